@@ -1,0 +1,99 @@
+"""What a tool is: a description for the model, and calls that say beforehand what they touch."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+from keen.core.events import Question
+from keen.core.messages import Image, Json, JsonObject, ToolSpec
+
+Effect: TypeAlias = Literal["read", "write", "exec", "net", "ask"]
+"""Calls with effect "read" of one answer run side by side, the others one after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One thing a call touches, as rules and modes judge it.
+
+    `target`: an absolute real path for read and edit, the command text for bash, a host name for
+    web_fetch, the tool's full name for mcp.
+    """
+
+    kind: Literal["read", "edit", "bash", "web_fetch", "mcp"]
+    target: str
+    needs: Literal["", "network", "outside"] = ""
+    """bash only: what the model says the command needs. It can only raise a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tool has to say. `output` is uncapped; the toolbox bounds it."""
+
+    output: str
+    is_error: bool = False
+    images: tuple[Image, ...] = ()
+    exit_code: int | None = None
+
+
+async def _no_progress(_text: str) -> None:
+    return
+
+
+async def _nobody(_questions: tuple[Question, ...]) -> tuple[str, ...] | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a call gets from outside. Paths are absolute and real."""
+
+    cwd: Path
+    """Where relative paths and commands start; the workspace is this directory's root."""
+    roots: tuple[Path, ...]
+    """The workspace and every --add-dir: edits inside are "in the workspace"."""
+    scratch: Path
+    """A private directory of this session for spools and spilled results."""
+    progress: Callable[[str], Awaitable[None]] = _no_progress
+    ask: Callable[[tuple[Question, ...]], Awaitable[tuple[str, ...] | None]] = _nobody
+    search: Callable[[str], str] | None = None
+    """Searches the whole session log (recall); blocking."""
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+    """The environment of commands, already scrubbed."""
+
+
+async def _no_preview() -> Json:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A validated call: what it touches, what a person should see before saying yes, and its run.
+
+    `run` may raise ToolError; it must clean up and re-raise when cancelled.
+    """
+
+    accesses: tuple[Access, ...]
+    run: Callable[[], Awaitable[Outcome]]
+    preview: Callable[[], Awaitable[Json]] = _no_preview
+    """For example {"kind": "diff", "path": …, "diff": …} or {"kind": "command", "command": …}."""
+
+
+class Tool(Protocol):
+    """One tool of the model's."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    @property
+    def effect(self) -> Effect: ...
+
+    def prepare(self, input: JsonObject, context: Context) -> PreparedCall:
+        """Validate the arguments against the schema.
+
+        Raises:
+            ToolError: wrong arguments; the message tells the model what to send instead.
+        """
+        ...
