@@ -1,0 +1,208 @@
+"""Makes any history acceptable to the provider it goes to next, whoever answered in it before."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from keen.core.messages import (
+    Assistant,
+    History,
+    Message,
+    Part,
+    Reasoning,
+    Results,
+    Text,
+    ToolCall,
+    ToolResult,
+    interrupted,
+    tool_calls,
+    visible_text,
+)
+from keen.wire._encoded import Remembered
+
+_LONGEST_ID: Final = 64
+_REFUSED: Final = re.compile(r"[^A-Za-z0-9_-]")
+_rewritten: Final = Remembered[Message]()
+"""Rewrites made before: the same message gives the same object, so encodings of it stay valid."""
+
+
+def handed_off(
+    messages: History, *, provider: str, dialect: str, model: str, drop_natives: bool = False
+) -> History:
+    """The history as this provider, dialect and model may see it; pairs calls and results.
+
+    Afterwards a `native` is this wire's own and may be spliced in; every answer has text or calls;
+    each answer with calls is followed by its `Results`, one a call, in call order, and there are
+    no other `Results`. An earlier message is never rewritten because of a later one, except that
+    an answer's results move to it. A message that needs no change is returned as it is.
+    """
+    owner = None if drop_natives else (provider, dialect, model)
+    answered = _answered(messages)
+    ids = _Ids()
+    kept: list[Message] = []
+    for position, message in enumerate(messages):
+        match message:
+            case Results():
+                continue
+            case Assistant():
+                kept.extend(_answer(message, answered.get(position), owner, ids))
+            case _:
+                kept.append(message)
+    _rewritten.sweep()
+    return tuple(kept)
+
+
+@dataclass(slots=True)
+class _Answered:
+    """The results found for one answer: a place a call, and the message most of them stand in."""
+
+    results: list[ToolResult | None]
+    source: Results | None = None
+
+
+def _answered(messages: History) -> dict[int, _Answered]:
+    """By position of the answer. A result belongs to the nearest earlier open call of its id."""
+    found: dict[int, _Answered] = {}
+    open_calls: dict[str, deque[tuple[_Answered, int]]] = {}
+    for position, message in enumerate(messages):
+        match message:
+            case Assistant():
+                calls = tool_calls(message)
+                answer = found[position] = _Answered([None] * len(calls))
+                open_calls.update((call.id, deque()) for call in calls)
+                for place, call in enumerate(calls):
+                    open_calls[call.id].append((answer, place))
+            case Results():
+                for result in message.results:
+                    if waiting := open_calls.get(result.call_id):
+                        answer, place = waiting.popleft()
+                        answer.results[place] = result
+                        answer.source = answer.source or message
+            case _:
+                pass
+    return found
+
+
+@dataclass(slots=True)
+class _Ids:
+    """Call ids of the history so far, and new ones that differ from all of them."""
+
+    taken: set[str] = field(default_factory=set[str])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+
+    def normal(self, call_id: str) -> str:
+        """At most 64 characters of A-Z, a-z, 0-9, _ and -, and unlike any id before."""
+        base = _REFUSED.sub("_", call_id)[:_LONGEST_ID] or "call"
+        chosen = base
+        while chosen in self.taken:
+            count = self.counts[base] = self.counts.get(base, 1) + 1
+            suffix = f"_{count}"
+            chosen = base[: _LONGEST_ID - len(suffix)] + suffix
+        self.taken.add(chosen)
+        return chosen
+
+
+def _answer(
+    message: Assistant,
+    answered: _Answered | None,
+    owner: tuple[str, str, str] | None,
+    ids: _Ids,
+) -> tuple[Message, ...]:
+    """The answer as it is sent and, where it has calls, its results; nothing if it is empty."""
+    calls = tool_calls(message)
+    if _is_own(message, calls, owner):
+        sent = message
+        new_ids = tuple(call.id for call in calls)
+        ids.taken.update(new_ids)
+    else:
+        new_ids = tuple(ids.normal(call.id) for call in calls)
+        sent = _foreign(message, calls, new_ids)
+    if sent is None:
+        return ()
+    if not calls or answered is None:
+        return (sent,)
+    return (sent, _paired(message, calls, new_ids, answered))
+
+
+def _is_own(
+    message: Assistant, calls: tuple[ToolCall, ...], owner: tuple[str, str, str] | None
+) -> bool:
+    """True when the native may go back: ours, with something in it, its calls told apart."""
+    native = message.native
+    if native is None or (native.provider, native.dialect, native.model) != owner:
+        return False
+    call_ids = {call.id for call in calls}
+    if len(call_ids) < len(calls) or "" in call_ids:
+        return False
+    # Reasoning alone is refused: OpenAI wants the item that follows it, others want content.
+    return bool(calls) or not _is_blank(message)
+
+
+def _foreign(
+    message: Assistant, calls: tuple[ToolCall, ...], new_ids: tuple[str, ...]
+) -> Message | None:
+    """The answer without native and reasoning, its calls under their new ids."""
+    if not calls and _is_blank(message):
+        thought = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
+        if not thought.strip():
+            return None
+        return _rewritten.of(
+            message, lambda: Assistant((Text(thought),), interrupted=message.interrupted)
+        )
+    is_same = (
+        message.native is None
+        and new_ids == tuple(call.id for call in calls)
+        and not any(isinstance(part, Reasoning) for part in message.parts)
+        and not any(call.malformed and call.input for call in calls)
+    )
+    if is_same:
+        return message
+    return _rewritten.of(message, lambda: _without_native(message, new_ids), new_ids)
+
+
+def _without_native(message: Assistant, new_ids: tuple[str, ...]) -> Assistant:
+    parts: list[Part] = []
+    waiting = deque(new_ids)
+    for part in message.parts:
+        match part:
+            case Reasoning():
+                continue
+            case ToolCall():
+                arguments = {} if part.malformed else part.input
+                parts.append(replace(part, id=waiting.popleft(), input=arguments))
+            case Text():
+                parts.append(part)
+    return Assistant(tuple(parts), interrupted=message.interrupted)
+
+
+def _paired(
+    message: Assistant,
+    calls: tuple[ToolCall, ...],
+    new_ids: tuple[str, ...],
+    answered: _Answered,
+) -> Message:
+    """One result a call, in call order; the message they stood in where nothing had to change."""
+    found = tuple(answered.results)
+    paired = tuple(map(_result, calls, new_ids, found))
+    source = answered.source
+    if source is not None and _are_same(source.results, paired):
+        return source
+    return _rewritten.of(message, lambda: Results(paired), (new_ids, found))
+
+
+def _are_same(left: tuple[object, ...], right: tuple[object, ...]) -> bool:
+    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
+
+
+def _result(call: ToolCall, new_id: str, found: ToolResult | None) -> ToolResult:
+    result = found or interrupted(call)
+    if (result.call_id, result.name) == (new_id, call.name):
+        return result
+    return replace(result, call_id=new_id, name=call.name)
+
+
+def _is_blank(message: Assistant) -> bool:
+    return not visible_text(message).strip()
