@@ -1,0 +1,74 @@
+"""JSON from outside, read strictly: what comes out can be sent back as UTF-8 JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Final, NoReturn, cast
+
+from keen.core.messages import Json, JsonObject
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {digits[:40]} is too large")
+    return number
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+
+
+def decoded(text: str) -> Json:
+    """The JSON value in `text`; lone surrogates become U+FFFD.
+
+    Raises:
+        ValueError: no JSON, NaN or an infinity, digits without end, or nesting too deep to read.
+    """
+    try:
+        value = cast(Json, _DECODER.decode(text))
+        # Only an escape can bring a lone surrogate in: text was decoded from UTF-8.
+        return _without_surrogates(value) if "\\ud" in text.lower() else value
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def call_input(arguments: str) -> tuple[JsonObject, str]:
+    """A call's input and, when `arguments` is no JSON object, the raw text that is none.
+
+    An empty string is a call without arguments: some servers send nothing in place of `{}`.
+    """
+    if not arguments.strip():
+        return {}, ""
+    try:
+        value = decoded(arguments)
+    except ValueError:
+        return {}, arguments
+    return (value, "") if isinstance(value, dict) else ({}, arguments)
+
+
+def clean(text: str) -> str:
+    """`text` without lone surrogates, which no UTF-8 request can carry."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _without_surrogates(value: Json) -> Json:
+    match value:
+        case str():
+            return clean(value)
+        case list():
+            return [_without_surrogates(item) for item in value]
+        case dict():
+            return {clean(key): _without_surrogates(item) for key, item in value.items()}
+        case _:
+            return value
