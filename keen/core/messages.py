@@ -146,6 +146,9 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Usage)))
 
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Usage)))
+
     def as_json(self) -> JsonObject:
         """The `usage` object of the contract, section 2."""
         counts: JsonObject = {f.name: getattr(self, f.name) for f in fields(Usage)}

@@ -1,0 +1,108 @@
+"""One compaction as a transaction: private request, session, memory; all of it or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from keen.agent.compaction import Compactor, Job
+from keen.agent.sampling import Sampler
+from keen.agent.stream import finished, reaped
+from keen.core.errors import CompactionError, KeenError
+from keen.core.events import (
+    CompactionApplied,
+    CompactionCancelled,
+    CompactionFailed,
+    CompactionStarted,
+    Emit,
+    Event,
+    Receipt,
+    Trigger,
+)
+from keen.core.messages import History
+
+Commit: TypeAlias = Callable[[History, Receipt], Awaitable[None]]
+"""Writes a replacement to the session before it is adopted; raising changes nothing."""
+
+
+async def no_commit(_replacement: History, _receipt: Receipt) -> None:
+    """For a conversation that is kept nowhere."""
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What a compaction needs of the conversation that it compacts.
+
+    `size_of` measures a history as a request, in tokens; `adopt` assigns the new one.
+    """
+
+    sampler: Sampler
+    compactor: Compactor
+    commit: Commit
+    size_of: Callable[[History], int]
+    adopt: Callable[[History], None]
+
+    async def run(self, trigger: Trigger, job: Job, tokens_before: int, emit: Emit) -> bool:
+        """Replace the history by its summary; False leaves everything as it was.
+
+        Emits CompactionStarted and then exactly one outcome, unless the turn itself is cancelled.
+        """
+        started = time.monotonic()
+        requests, spent = self.sampler.requests, self.sampler.spent
+        child = asyncio.create_task(self.compactor.replacement(job))
+
+        def cancel() -> None:
+            child.cancel()
+
+        async with reaped(child):
+            await emit(CompactionStarted(trigger, tokens_before, cancel))
+            # Waiting raises our own cancellation only, never the child's outcome.
+            await asyncio.wait([child])
+        receipt = Receipt(
+            trigger,
+            tokens_before,
+            seconds=time.monotonic() - started,
+            usage=self.sampler.spent - spent,
+            requests=self.sampler.requests - requests,
+            model=self.sampler.model.name,
+        )
+        event = await self._outcome(child, job, receipt)
+        await emit(event)
+        return isinstance(event, CompactionApplied)
+
+    async def _outcome(self, child: asyncio.Task[History], job: Job, receipt: Receipt) -> Event:
+        if child.cancelled():
+            return CompactionCancelled(receipt)
+        error = child.exception()
+        if error is None:
+            try:
+                return await self._adopted(child.result(), job, receipt)
+            except KeenError as failure:
+                error = failure
+        if not isinstance(error, KeenError):
+            raise error
+        return CompactionFailed(replace(receipt, error=str(error)), error)
+
+    async def _adopted(self, replacement: History, job: Job, receipt: Receipt) -> Event:
+        """Session first, then memory; from the first byte to the assignment nothing is cancelled.
+
+        Raises:
+            CompactionError: the replacement is no smaller than what it replaces.
+            KeenError: the session could not be written.
+        """
+        after = self.size_of(replacement)
+        if after >= self.size_of(job.history):
+            raise CompactionError("The summary is no smaller than what it would replace.")
+        receipt = replace(receipt, tokens_after=after)
+        write = asyncio.ensure_future(self.commit(replacement, receipt))
+        try:
+            await finished(write)
+        finally:
+            if write.done() and not write.cancelled() and write.exception() is None:
+                self.adopt(replacement)
+        write.result()
+        return CompactionApplied(replacement, receipt)

@@ -1,0 +1,127 @@
+"""What `keen run` writes to stdout: the result object, and a stream that never blocks the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from keen.core.errors import KeenError
+from keen.core.events import Receipt
+from keen.core.messages import Json, JsonObject, Usage
+
+Format: TypeAlias = Literal["text", "json", "stream-json"]
+StopReason: TypeAlias = Literal[
+    "done", "length", "refused", "error", "context_limit", "interrupted", "max_turns", "budget"
+]
+
+_ATOMIC: Final = 4_096
+"""Bytes that a pipe reported as writable takes without blocking (PIPE_BUF on Linux)."""
+
+
+class Output:
+    """A file descriptor written whole, in order, without blocking the event loop on a slow reader."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def write(self, text: str) -> None:
+        """Raises: BrokenPipeError, OSError when the reader is gone or the disk is full."""
+        data = text.encode("utf-8", "replace")
+        if len(data) <= _ATOMIC and self._is_writable():
+            data = data[os.write(self._descriptor, data) :]
+        if data:
+            await asyncio.to_thread(self._write_all, data)
+
+    def _is_writable(self) -> bool:
+        return bool(select.select([], [self._descriptor], [], 0)[1])
+
+    def _write_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+
+def json_line(value: JsonObject) -> str:
+    """One object on one line; everything outside ASCII is escaped, U+2028 included."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n"
+
+
+@dataclass
+class Transcript:
+    """The visible text of a turn: the texts of its answers, in order, across compactions."""
+
+    _done: list[str] = field(default_factory=list[str])
+    _running: list[str] = field(default_factory=list[str])
+
+    def add(self, text: str) -> None:
+        self._running.append(text)
+
+    def rewind(self) -> None:
+        """What streamed since the last answer's end is void."""
+        self._running.clear()
+
+    def end_answer(self) -> None:
+        text = "".join(self._running).strip()
+        self._running.clear()
+        if text:
+            self._done.append(text)
+
+    @property
+    def text(self) -> str:
+        """The answers so far joined by a blank line, the running one included."""
+        running = "".join(self._running).strip()
+        return "\n\n".join([*self._done, running] if running else self._done)
+
+
+def error_json(error: KeenError) -> JsonObject:
+    return {"type": type(error).__name__, "message": str(error)}
+
+
+def compaction_json(outcome: str, receipt: Receipt) -> JsonObject:
+    """One entry of `compactions`; it never holds summary text."""
+    usage: Json = receipt.usage.as_json() if receipt.usage is not None else None
+    return {
+        "trigger": receipt.trigger,
+        "outcome": outcome,
+        "tokens_before": receipt.tokens_before,
+        "tokens_after": receipt.tokens_after,
+        "seconds": round(receipt.seconds, 3),
+        "usage": usage,
+        "error": receipt.error,
+    }
+
+
+@dataclass
+class Result:
+    """The result object of the contract, section 2."""
+
+    session_id: str | None = None
+    text: str = ""
+    stop_reason: StopReason = "error"
+    error: KeenError | None = None
+    model: str | None = None
+    requests: int = 0
+    duration_seconds: float = 0.0
+    cost_usd: float | None = None
+    usage: Usage = field(default_factory=Usage)
+    compactions: list[JsonObject] = field(default_factory=list[JsonObject])
+
+    def as_json(self) -> JsonObject:
+        error: Json = error_json(self.error) if self.error is not None else None
+        compactions: list[Json] = [*self.compactions]
+        return {
+            "session_id": self.session_id,
+            "text": self.text,
+            "stop_reason": self.stop_reason,
+            "error": error,
+            "model": self.model,
+            "requests": self.requests,
+            "duration_seconds": round(self.duration_seconds, 3),
+            "cost_usd": self.cost_usd,
+            "usage": self.usage.as_json(),
+            "compactions": compactions,
+        }

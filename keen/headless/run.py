@@ -1,0 +1,316 @@
+"""One turn without a screen: events in, text or JSON out, and an exit code that tells."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final, Protocol, assert_never
+
+from keen import sanitize
+from keen.agent.stream import events
+from keen.core.errors import (
+    ConfigError,
+    ContextOverflow,
+    KeenError,
+    Transient,
+    Unauthorized,
+    UsageError,
+)
+from keen.core.events import (
+    CompactionApplied,
+    CompactionCancelled,
+    CompactionFailed,
+    CompactionStarted,
+    CompactionSuspended,
+    Decision,
+    Emit,
+    Event,
+    PermissionRequested,
+    QuestionAsked,
+    ReasoningDelta,
+    Rewound,
+    SteeringDelivered,
+    TextDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnFailed,
+    TurnFinished,
+    UsageReported,
+)
+from keen.core.messages import JsonObject, Usage, User
+from keen.headless.output import (
+    Format,
+    Output,
+    Result,
+    StopReason,
+    Transcript,
+    compaction_json,
+    error_json,
+    json_line,
+)
+
+EXIT_DONE: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_CONTEXT: Final = 3
+EXIT_CONFIG: Final = 4
+EXIT_NO_SIGNAL: Final = 5
+EXIT_LIMIT: Final = 6
+EXIT_TRY_LATER: Final = 75
+
+_REFUSED: Final = (
+    "Nobody can be asked in `keen run`. A rule (--allow) or --yolo would allow this call; "
+    "otherwise do it another way or say what is missing."
+)
+
+
+class Engine(Protocol):
+    """The conversation behind a run, as compose puts it together."""
+
+    @property
+    def session_id(self) -> str | None: ...
+    @property
+    def cwd(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def requests(self) -> int: ...
+    @property
+    def usage(self) -> Usage: ...
+    @property
+    def cost_usd(self) -> float | None: ...
+
+    async def run(self, user: User, emit: Emit) -> None:
+        """One turn, recorded; cancelling it leaves session and history whole."""
+        ...
+
+
+@dataclass
+class Headless:
+    """Consumes one turn's events and writes them in one of the three formats."""
+
+    engine: Engine
+    output: Output
+    format: Format
+    version: str
+    result: Result = field(default_factory=Result)
+    transcript: Transcript = field(default_factory=Transcript)
+
+    async def run(self, user: User) -> None:
+        """Drive the turn to its end; `result` is complete afterwards, whatever happened.
+
+        Raises: CancelledError when interrupted; OSError when stdout is gone.
+        """
+        started = time.monotonic()
+        try:
+            async with aclosing(events(lambda emit: self.engine.run(user, emit))) as seen:
+                async for event in seen:
+                    await self._consume(event)
+        except asyncio.CancelledError:
+            self.result.stop_reason = "interrupted"
+            raise
+        finally:
+            self.transcript.end_answer()
+            self.result.text = self.transcript.text
+            self.result.duration_seconds = time.monotonic() - started
+            self.result.session_id = self.engine.session_id
+            self.result.model = self.engine.model
+            self.result.requests = self.engine.requests
+            self.result.usage = self.engine.usage
+            self.result.cost_usd = self.engine.cost_usd
+
+    async def started(self) -> None:
+        """The first line of a JSON stream."""
+        await self._line(
+            {
+                "type": "session",
+                "session_id": self.engine.session_id,
+                "cwd": self.engine.cwd,
+                "model": self.engine.model,
+                "version": self.version,
+            }
+        )
+
+    async def _consume(self, event: Event) -> None:
+        match event:
+            case TextDelta(text=text):
+                self.transcript.add(text)
+                await self._line({"type": "text", "text": text})
+            case ReasoningDelta(text=text):
+                await self._line({"type": "reasoning", "text": text})
+            case ToolStarted() | ToolFinished() | ToolProgress():
+                await self._tool(event)
+            case PermissionRequested(reply=reply):
+                reply(Decision("deny", message=_REFUSED))
+            case QuestionAsked(reply=reply):
+                reply(None)
+            case Rewound():
+                self.transcript.rewind()
+                await self._retry(event)
+            case UsageReported(usage=usage):
+                self.transcript.end_answer()
+                await self._line({"type": "usage", **usage.as_json()})
+            case (
+                CompactionStarted()
+                | CompactionApplied()
+                | CompactionCancelled()
+                | CompactionFailed()
+                | CompactionSuspended()
+            ):
+                await self._compaction(event)
+            case SteeringDelivered():
+                self.transcript.end_answer()
+            case TurnFinished(stop=stop):
+                self.result.stop_reason = stop
+            case TurnFailed(error=error):
+                self.result.error = error
+                is_context = isinstance(error, ContextOverflow)
+                self.result.stop_reason = "context_limit" if is_context else "error"
+            case _:
+                assert_never(event)
+
+    async def _tool(self, event: ToolStarted | ToolFinished | ToolProgress) -> None:
+        match event:
+            case ToolStarted(call=call):
+                self.transcript.end_answer()
+                started: JsonObject = {"id": call.id, "name": call.name, "input": call.input}
+                await self._line({"type": "tool_started"} | started)
+            case ToolFinished(result=result, seconds=seconds):
+                finished: JsonObject = {
+                    "id": result.call_id,
+                    "output": result.output,
+                    "is_error": result.is_error,
+                    "seconds": round(seconds, 3),
+                }
+                await self._line({"type": "tool_finished"} | finished)
+            case ToolProgress():
+                pass
+
+    async def _retry(self, event: Rewound) -> None:
+        await self._line(
+            {
+                "type": "retry",
+                "reason": event.reason,
+                "attempt": event.attempt,
+                "delay_seconds": round(event.delay, 3),
+            }
+        )
+        if event.reason == "transient":
+            say(f"Retrying (attempt {event.attempt})... {event.detail}, {event.delay:.0f} s")
+
+    async def _compaction(
+        self,
+        event: CompactionStarted
+        | CompactionApplied
+        | CompactionCancelled
+        | CompactionFailed
+        | CompactionSuspended,
+    ) -> None:
+        match event:
+            case CompactionStarted():
+                self.transcript.end_answer()
+                line: JsonObject = {"trigger": event.trigger, "tokens_before": event.tokens_before}
+                await self._line({"type": "compaction_started"} | line)
+            case CompactionApplied(receipt=receipt):
+                entry = compaction_json("applied", receipt)
+                self.result.compactions.append(entry)
+                shown = {k: entry[k] for k in ("tokens_before", "tokens_after", "usage")}
+                await self._line({"type": "compaction_applied"} | shown)
+            case CompactionCancelled(receipt=receipt):
+                self.result.compactions.append(compaction_json("cancelled", receipt))
+                await self._line({"type": "compaction_cancelled"})
+            case CompactionFailed(receipt=receipt, error=error):
+                self.result.compactions.append(compaction_json("failed", receipt))
+                await self._line({"type": "compaction_failed", "error": error_json(error)})
+                say(f"Compaction failed: {error}")
+            case CompactionSuspended():
+                say(
+                    "Automatic compaction is off until the next message: after it a request still "
+                    f"measures {event.measured:,} of {event.trigger:,} tokens."
+                )
+
+    async def _line(self, value: JsonObject) -> None:
+        if self.format == "stream-json":
+            await self.output.write(json_line(value))
+
+
+def exit_code(result: Result, completion_signal: str = "") -> int:
+    """The exit code of the contract, section 1, for a turn that was not interrupted."""
+    if result.error is not None:
+        return error_code(result.error)
+    by_reason: dict[StopReason, int] = {
+        "done": EXIT_DONE,
+        "max_turns": EXIT_LIMIT,
+        "budget": EXIT_LIMIT,
+        "context_limit": EXIT_CONTEXT,
+    }
+    code = by_reason.get(result.stop_reason, EXIT_FAILED)
+    if code == EXIT_DONE and completion_signal and completion_signal not in result.text:
+        return EXIT_NO_SIGNAL
+    return code
+
+
+def error_code(error: KeenError) -> int:
+    """The exit code an error asks for."""
+    match error:
+        case ContextOverflow():
+            return EXIT_CONTEXT
+        case Transient():
+            return EXIT_TRY_LATER
+        case Unauthorized() | ConfigError():
+            return EXIT_CONFIG
+        case UsageError():
+            return EXIT_USAGE
+        case _:
+            return EXIT_FAILED
+
+
+def say(text: str) -> None:
+    """One harmless line on stderr; a closed stderr is no reason to stop."""
+    try:
+        print(sanitize.line(text), file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
+async def write_result(output: Output, form: Format, result: Result) -> None:
+    """The end of the output in the chosen format, on success and on failure alike."""
+    match form:
+        case "text":
+            text = sanitize.block(result.text) if os.isatty(1) else result.text
+            if text:
+                await output.write(text + "\n")
+        case "json":
+            await output.write(json_line(result.as_json()))
+        case "stream-json":
+            await output.write(json_line({"type": "result"} | result.as_json()))
+
+
+class Interrupts:
+    """SIGINT and SIGTERM cancel the run once; `code` says which it was, 0 for none."""
+
+    def __init__(self, cancel: Callable[[], object]) -> None:
+        self.code = 0
+        self._cancel = cancel
+
+    def __enter__(self) -> Interrupts:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupt, number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    def _interrupt(self, number: int) -> None:
+        self.code = 128 + number
+        self._cancel()
