@@ -86,8 +86,8 @@ class Turn:
     _is_fresh: bool = False
     """The next request is the first measured after a compaction."""
 
-    async def run(self, emit: Emit) -> None:
-        """Drive the turn to its end; the last event is TurnFinished or TurnFailed.
+    async def run(self, emit: Emit) -> bool:
+        """Drive the turn to its end; the last event is TurnFinished (True) or TurnFailed (False).
 
         Cancelling the awaiting task cancels everything below it, a running compaction included.
         """
@@ -96,11 +96,13 @@ class Turn:
         except ProviderError as error:
             self._keep_partial()
             await emit(TurnFailed(error))
+            return False
         except BaseException:
             self._keep_partial()
             raise
         else:
             await emit(TurnFinished(self.history, stop))
+            return True
 
     async def _rounds(self, emit: Emit) -> Stop:
         """Answers and their tools, until an answer calls nothing or a limit is reached."""
@@ -284,9 +286,7 @@ class Turn:
 
     async def _compact(self, compactor: Compactor, trigger: Trigger, emit: Emit) -> bool:
         """Replace the history by its summary; False leaves it untouched and settled."""
-        transaction = Transaction(
-            self.sampler, compactor, self.commit, self._size_of, self._replace
-        )
+        transaction = Transaction(self.sampler, compactor, self.commit, self.size_of, self._replace)
         job = Job(self.history, self.live)
         is_applied = await transaction.run(trigger, job, self._measure(), emit)
         self._settled = self.history
@@ -306,7 +306,7 @@ class Turn:
         self._is_fresh = True
         self._partial.clear()
 
-    def _size_of(self, history: History) -> int:
+    def size_of(self, history: History) -> int:
         """Tokens of a request with this history, nothing reduced and no report used."""
         request = replace(self._request(), messages=history)
         body = self.sampler.wire.encode(request)

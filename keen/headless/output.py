@@ -23,7 +23,7 @@ _ATOMIC: Final = 4_096
 
 
 class Output:
-    """A file descriptor written whole, in order, without blocking the event loop on a slow reader."""
+    """A file descriptor written whole and in order; a slow reader never blocks the event loop."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -44,7 +44,7 @@ from keen.core.events import (
     TurnFinished,
     UsageReported,
 )
-from keen.core.messages import JsonObject, Usage, User
+from keen.core.messages import JsonObject, ToolCall, Usage, User
 from keen.headless.output import (
     Format,
     Output,
@@ -64,6 +64,8 @@ EXIT_CONFIG: Final = 4
 EXIT_NO_SIGNAL: Final = 5
 EXIT_LIMIT: Final = 6
 EXIT_TRY_LATER: Final = 75
+
+_GIST: Final = 80
 
 _REFUSED: Final = (
     "Nobody can be asked in `keen run`. A rule (--allow) or --yolo would allow this call; "
@@ -147,10 +149,8 @@ class Headless:
                 await self._line({"type": "reasoning", "text": text})
             case ToolStarted() | ToolFinished() | ToolProgress():
                 await self._tool(event)
-            case PermissionRequested(reply=reply):
-                reply(Decision("deny", message=_REFUSED))
-            case QuestionAsked(reply=reply):
-                reply(None)
+            case PermissionRequested() | QuestionAsked():
+                _answer(event)
             case Rewound():
                 self.transcript.rewind()
                 await self._retry(event)
@@ -167,19 +167,26 @@ class Headless:
                 await self._compaction(event)
             case SteeringDelivered():
                 self.transcript.end_answer()
+            case TurnFinished() | TurnFailed():
+                self._end(event)
+            case _:
+                assert_never(event)
+
+    def _end(self, event: TurnFinished | TurnFailed) -> None:
+        match event:
             case TurnFinished(stop=stop):
                 self.result.stop_reason = stop
             case TurnFailed(error=error):
                 self.result.error = error
                 is_context = isinstance(error, ContextOverflow)
                 self.result.stop_reason = "context_limit" if is_context else "error"
-            case _:
-                assert_never(event)
 
     async def _tool(self, event: ToolStarted | ToolFinished | ToolProgress) -> None:
         match event:
             case ToolStarted(call=call):
                 self.transcript.end_answer()
+                if sys.stderr.isatty():
+                    say(f"· {call.name} {_gist(call)}")
                 started: JsonObject = {"id": call.id, "name": call.name, "input": call.input}
                 await self._line({"type": "tool_started"} | started)
             case ToolFinished(result=result, seconds=seconds):
@@ -239,6 +246,21 @@ class Headless:
     async def _line(self, value: JsonObject) -> None:
         if self.format == "stream-json":
             await self.output.write(json_line(value))
+
+
+def _answer(event: PermissionRequested | QuestionAsked) -> None:
+    """Nobody is there: a question is refused at once."""
+    match event:
+        case PermissionRequested(reply=reply):
+            reply(Decision("deny", message=_REFUSED))
+        case QuestionAsked(reply=reply):
+            reply(None)
+
+
+def _gist(call: ToolCall) -> str:
+    """The first argument of a call, short: what it is about."""
+    first = next((value for value in call.input.values() if isinstance(value, str)), "")
+    return first if len(first) <= _GIST else first[:_GIST] + "…"
 
 
 def exit_code(result: Result, completion_signal: str = "") -> int:

@@ -1,0 +1,104 @@
+"""What the next turn starts from: history, measure and what refusals taught. No screen, no disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from keen.agent.compaction import Compactor, Job, has_something_to_summarise
+from keen.agent.sampling import Sampler
+from keen.agent.toolbox import Toolbox
+from keen.agent.transaction import Commit, Transaction, no_commit
+from keen.agent.turn import Limits, Turn
+from keen.core.errors import CompactionError
+from keen.core.events import Emit
+from keen.core.messages import History, User
+from keen.tools.spill import bounded
+
+_LIVE_SHARE = 3
+"""A user message may fill one part in this many of the budget; the rest of it goes to a file."""
+_BYTES_A_TOKEN = 3
+
+
+def as_it_is(history: History) -> History:
+    """Keeps raw tool outputs for later turns (`tool_history = "full"`)."""
+    return history
+
+
+@dataclass
+class Conversation:
+    """The long-lived side of a session. One turn runs at a time; between turns `history` is here.
+
+    `remember` turns the messages of finished turns into turn memory: texts, calls and their status,
+    no raw outputs and no native state.
+    """
+
+    sampler: Sampler
+    toolbox: Toolbox
+    system: str
+    history: History = ()
+    compactor: Compactor | None = None
+    is_automatic: bool = True
+    """False: compaction happens only by hand."""
+    commit: Commit = no_commit
+    remember: Callable[[History], History] = as_it_is
+    cache_key: str = ""
+    scratch: Path = field(default_factory=Path)
+
+    def turn(self, user: User, limits: Limits | None = None) -> Turn:
+        """A turn that starts with this message."""
+        return Turn(
+            sampler=self.sampler,
+            toolbox=self.toolbox,
+            system=self.system,
+            history=(*self.history, user),
+            live=(user,),
+            compactor=self.compactor if self.is_automatic else None,
+            commit=self.commit,
+            limits=limits,
+            cache_key=self.cache_key,
+        )
+
+    async def run(self, turn: Turn, emit: Emit) -> None:
+        """Drive `turn`; however it ends, the conversation goes on from what it left.
+
+        A turn that ended by itself becomes turn memory; after an interrupt or a failure the
+        finished results stay raw for the next turn.
+        """
+        is_finished = False
+        try:
+            is_finished = await turn.run(emit)
+        finally:
+            self.history = turn.history
+            if is_finished:
+                self._settle()
+
+    def _settle(self) -> None:
+        remembered = self.remember(self.history)
+        if remembered is not self.history:
+            self.history = remembered
+            self.sampler.meter.reset()
+            self.sampler.view.reset()
+
+    def sendable(self, text: str) -> str:
+        """`text` as it is sent: beyond a third of the budget the rest is in a file. Blocking."""
+        tokens = max(1, self.sampler.budget.effective) // _LIVE_SHARE
+        return bounded(text, tokens * _BYTES_A_TOKEN, self.scratch, "message")
+
+    async def compact(self, focus: str, emit: Emit) -> bool:
+        """Compact by hand; between turns only. The summary's deltas go to `emit`.
+
+        Raises: CompactionError when there is nothing to compact.
+        """
+        if self.compactor is None or not has_something_to_summarise(self.history, ()):
+            raise CompactionError("There is nothing to compact yet.")
+        measure = self.turn(User("")).size_of
+        transaction = Transaction(self.sampler, self.compactor, self.commit, measure, self._replace)
+        job = Job(self.history, (), is_automatic=False, focus=focus, emit=emit)
+        return await transaction.run("manual", job, measure(self.history), emit)
+
+    def _replace(self, history: History) -> None:
+        self.history = history
+        self.sampler.meter.reset()
+        self.sampler.view.reset()
