@@ -1,0 +1,1 @@
+"""A provider on the loopback that speaks keen's six protocols and reads every request strictly."""
