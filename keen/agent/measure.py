@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -26,24 +25,24 @@ class Meter:
     """Prompt tokens of the last answer; None when there is none since the last replacement."""
     _items: list[Json] = field(default_factory=list["Json"])
     _totals: list[int] = field(default_factory=list[int])
-    _reported_items: int = 0
+    _reported_total: int = 0
+    """Estimate of the reported request's items."""
 
     def measure(self, body: Body) -> int:
         """Tokens this request will be counted as."""
-        items = self._count(body)
-        if self.reported is None or self._reported_items > len(items):
-            return round(self.ratio * (self._head(body) + self._total(len(items))))
-        appended = self._total(len(items)) - self._total(self._reported_items)
-        return self.reported + round(self.ratio * max(0, appended))
+        total = self._count(body)
+        if self.reported is None:
+            return round(self.ratio * (self._head(body) + total))
+        return max(0, self.reported + round(self.ratio * (total - self._reported_total)))
 
     def report(self, body: Body, tokens: int) -> None:
         """`body` was answered and the provider counted `tokens` of prompt, cached ones included."""
-        items = self._count(body)
-        estimated = self._head(body) + self._total(len(items))
+        total = self._count(body)
+        estimated = self._head(body) + total
         if estimated > 0 and tokens > 0:
             self.ratio = min(_MOST_RATIO, max(_LEAST_RATIO, tokens / estimated))
         self.reported = tokens
-        self._reported_items = len(items)
+        self._reported_total = total
 
     def raise_to(self, body: Body, actual: int) -> None:
         """The provider refused `body` and counted `actual` tokens: never believe less again."""
@@ -55,7 +54,10 @@ class Meter:
     def reset(self) -> None:
         """The history was replaced: the last report says nothing about it. The ratio stays."""
         self.reported = None
-        self._reported_items = 0
+        self.recount()
+
+    def recount(self) -> None:
+        """Messages in the middle were reduced: the next measure walks the whole body once."""
         self._items.clear()
         self._totals.clear()
 
@@ -63,11 +65,8 @@ class Meter:
         rest: dict[str, Json] = {k: v for k, v in body.json.items() if k != body.items}
         return json_tokens(rest)
 
-    def _total(self, count: int) -> int:
-        return self._totals[count - 1] if count else 0
-
-    def _count(self, body: Body) -> Sequence[Json]:
-        """Bring the running totals up to date with the body's items; unchanged ones are kept.
+    def _count(self, body: Body) -> int:
+        """Estimated tokens of the body's items. Totals of unchanged ones are kept.
 
         Histories only grow at the end between two resets, so the unchanged prefix is found by
         walking back from the end of what was counted.
@@ -77,9 +76,9 @@ class Meter:
         while known and self._items[known - 1] is not items[known - 1]:
             known -= 1
         del self._items[known:], self._totals[known:]
-        total = self._total(known)
+        total = self._totals[-1] if known else 0
         for item in items[known:]:
             total += json_tokens(item)
             self._items.append(item)
             self._totals.append(total)
-        return items
+        return total

@@ -220,12 +220,12 @@ class _Reactions:
                 raise ContextOverflow(str(error), status=error.status) from error
             raise error
         self.done.add(name)
-        self.sampler.meter.reset()
+        self.sampler.meter.recount()
 
     def _drop_images(self, error: BadImage) -> None:
         if not self.sampler.view.drop_images(self.request.messages):
             raise error
-        self.sampler.meter.reset()
+        self.sampler.meter.recount()
 
     def _is_likely_overflow(self, error: Rejected, body: Body) -> bool:
         """An unexplained 400 for a nearly full request; the classifier knows no wording for it."""

@@ -276,7 +276,7 @@ class Turn:
         chosen = prune(self.history, sampler.view.pruned, excess)
         if pruned_tokens(self.history, chosen) >= excess:
             sampler.view.prune(chosen)
-            sampler.meter.reset()
+            sampler.meter.recount()
             return
         can_compact = self.compactor is not None and self._has_something_to_summarise()
         if can_compact or measured > sampler.budget.window:

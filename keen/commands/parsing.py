@@ -1,0 +1,28 @@
+"""The commands by name, and a parser that raises instead of leaving."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final, NoReturn
+
+from keen.core.errors import UsageError
+
+COMMANDS: Final = (
+    ("run", "one turn without a screen"),
+    ("demo", "the interactive session with the embedded provider"),
+    ("sessions", "saved sessions: list, show, export, rename, delete, undo-compaction"),
+    ("models", "models known and found, with window, output cap and price"),
+    ("auth", "keys and sign-in: login, logout, status"),
+    ("config", "settings: path, show, check"),
+    ("doctor", "checks the installation and says what to do"),
+    ("permissions", "the verdict on a command, and the rules in force"),
+    ("completion", "shell completion for bash, zsh or fish"),
+)
+NAMES: Final = tuple(name for name, _ in COMMANDS)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises instead of leaving, so that JSON output can tell of wrong use too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}\n{self.format_usage().strip()}\nSee {self.prog} --help.")
