@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import ClassVar, Final, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -30,6 +31,7 @@ def tool_spec(name: str, description: str, model: type[Arguments]) -> ToolSpec:
     return ToolSpec(name, description, schema_of(model))
 
 
+@cache
 def schema_of(model: type[BaseModel]) -> JsonObject:
     """The JSON Schema of `model` without titles, defaults, references and null alternatives."""
     raw = cast(JsonObject, model.model_json_schema())
@@ -106,6 +108,7 @@ def _mistakes(model: type[Arguments], error: ValidationError, tool: str) -> str:
                 lines.append(f"- {field} is no argument of this tool (it takes: {known})")
             case _:
                 got = json.dumps(detail["input"], ensure_ascii=False, default=str)
+                got = got.encode("utf-8", "backslashreplace").decode()
                 lines.append(f"- {field}: {_plain(detail['msg'])}, got {_short(got)}")
     if len(details) > _MOST_MISTAKES:
         lines.append(f"- and {len(details) - _MOST_MISTAKES} more")

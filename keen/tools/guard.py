@@ -54,6 +54,8 @@ _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|([nrt]))")
 _LETTERS: Final = {"n": "\n", "r": "\r", "t": "\t"}
 _BARE: Final = frozenset({"head", "objects", "refs"})
 _MOST_CONFIG: Final = 1_000_000
+_MOST_PATH: Final = 4_096
+"""What Linux takes in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,8 @@ def _resolved(text: str, context: Context) -> Place:
         raise ToolError(
             f"{printable(text[:200])}: {error.strerror}. Give a path that can be resolved."
         ) from error
+    if len(os.fsencode(real)) >= _MOST_PATH:
+        raise ToolError(f"The path is longer than {_MOST_PATH:,} bytes.")
     return Place(Path(os.path.normpath(absolute)), Path(real))
 
 
