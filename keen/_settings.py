@@ -1,0 +1,193 @@
+"""The tables of config.toml as frozen values, with what each key may hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+Client: TypeAlias = Literal["chat", "responses", "codex", "anthropic", "google", "bedrock", "demo"]
+Mode: TypeAlias = Literal["plan", "build", "yolo"]
+Strategy: TypeAlias = Literal["checkpoint", "recent", "window", "off"]
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _one_or_many(value: object) -> object:
+    return (value,) if isinstance(value, str) else _as_tuple(value)
+
+
+def _model_name(value: str) -> str:
+    provider, slash, model = value.partition("/")
+    if value and not (slash and provider.strip() and model.strip()):
+        raise ValueError('"provider/model", such as "anthropic/claude-sonnet-5"')
+    return value
+
+
+def _web_address(value: str) -> str:
+    if value and not value.startswith(("http://", "https://")):
+        raise ValueError("an address that starts with http:// or https://")
+    return value.rstrip("/")
+
+
+def _threshold(value: float) -> float:
+    if not (0.10 <= value <= 0.95 or value > 1):
+        raise ValueError("a share from 0.10 to 0.95, or a number of tokens above 1")
+    return value
+
+
+Strings: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+ModelName: TypeAlias = Annotated[str, AfterValidator(_model_name)]
+WebAddress: TypeAlias = Annotated[str, AfterValidator(_web_address)]
+Tokens: TypeAlias = Annotated[int, Field(gt=0)]
+
+
+class Table(BaseModel):
+    """A table that names every key it knows; TOML's own types are taken as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
+
+
+class ModelSettings(Table):
+    """What the user knows about a model better than any catalogue."""
+
+    context_window: Tokens | None = None
+    max_output_tokens: Tokens | None = None
+    reasoning: bool | None = None
+    images: bool | None = None
+
+
+class ProviderSettings(Table):
+    """Where a provider is and who the user is there."""
+
+    client: Client | None = None
+    base_url: WebAddress = ""
+    api_key: str = Field(default="", repr=False)
+    api_key_env: str = ""
+    api_key_helper: str = ""
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    region: str = ""
+    profile: str = ""
+    account_id: str = ""
+    models: dict[str, ModelSettings] = Field(default_factory=dict)
+
+
+class CompactionSettings(Table):
+    """When and how a conversation is shortened."""
+
+    auto: bool = True
+    threshold: Annotated[float, AfterValidator(_threshold)] = 0.90
+    strategy: Strategy = "checkpoint"
+    keep_recent_tokens: Tokens = 20_000
+    context_window_tokens: Annotated[int, Field(ge=0)] = 0
+    model: ModelName = ""
+
+
+class PermissionSettings(Table):
+    """What may run unasked. Rules read `tool(pattern)`; the permission policy parses them."""
+
+    mode: Mode = "build"
+    allow: Strings = ()
+    ask: Strings = ()
+    deny: Strings = ()
+    sandbox: Literal["auto", "require", "off"] = "auto"
+    network: bool = False
+    writable: Strings = ()
+    env: Strings = ()
+
+
+class UiSettings(Table):
+    """How the terminal app looks and behaves."""
+
+    theme: str = "keen-dark"
+    notification_seconds: Annotated[float, Field(gt=0)] = 2
+    show_thinking: bool = False
+    mouse: bool = True
+    copy_on_select: bool = True
+    while_running: Literal["queue", "steer"] = "queue"
+    notify: Literal["off", "unfocused", "always"] = "unfocused"
+
+
+class SessionSettings(Table):
+    """What a conversation keeps between turns."""
+
+    tool_history: Literal["none", "full"] = "none"
+
+
+class McpServer(Table):
+    """One MCP server: a command to start, or an address to call."""
+
+    command: Strings = ()
+    env: dict[str, str] = Field(default_factory=dict, repr=False)
+    url: WebAddress = ""
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
+
+
+class McpSettings(Table):
+    """The user's MCP servers by name."""
+
+    servers: dict[str, McpServer] = Field(default_factory=dict)
+
+
+class Hook(Table):
+    """A command that runs at an event, for the tools that `matcher` names (all when empty)."""
+
+    command: Annotated[Strings, Field(min_length=1)]
+    matcher: str = ""
+
+
+class Settings(Table):
+    """Everything config.toml, a trusted project, the environment and the flags decided."""
+
+    model: ModelName = ""
+    providers: dict[str, ProviderSettings] = Field(default_factory=dict)
+    compaction: CompactionSettings = CompactionSettings()
+    permissions: PermissionSettings = PermissionSettings()
+    ui: UiSettings = UiSettings()
+    session: SessionSettings = SessionSettings()
+    mcp: McpSettings = McpSettings()
+    hooks: dict[str, Annotated[tuple[Hook, ...], BeforeValidator(_as_tuple)]] = Field(
+        default_factory=dict
+    )
+    keys: dict[str, Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]] = Field(
+        default_factory=dict
+    )
+
+    def provider(self, name: str) -> ProviderSettings:
+        """The user's table for a provider; an empty one when there is none."""
+        return self.providers.get(name) or ProviderSettings()
+
+
+EXPECTED: Final = {
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "text in quotes",
+    "tuple_type": "a list of texts",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "missing": "a value, because this key is required",
+    "too_short": "a list with at least one entry",
+}
+"""What a kind of mistake wanted, in a user's words."""
+
+
+def expectation(kind: str, message: str, context: dict[str, object]) -> str:
+    """What the key should have held, from pydantic's account of the mistake."""
+    if words := EXPECTED.get(kind):
+        return words
+    match kind:
+        case "literal_error":
+            return f"one of {context.get('expected')}"
+        case "greater_than":
+            return f"a number above {context.get('gt')}"
+        case "greater_than_equal":
+            return f"a number of at least {context.get('ge')}"
+        case "value_error":
+            return str(context.get("error"))
+        case _:
+            return message
