@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, suppress
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 DIALECT: Final = "responses"
 _CONNECT_SECONDS: Final = 10.0
+_FIRST_CONNECTION: Final = ("anyio.streams.stapled", "anyio._backends._asyncio")
+"""What the HTTP stack imports when it first connects: 50 to 90 ms on the event loop."""
 _NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 
 
@@ -206,6 +209,9 @@ def _client(endpoint: Endpoint) -> AsyncOpenAI:
         http_client=DefaultAsyncHttpxClient(event_hooks={"response": [stop_refusal]}),
     )
     _ = client.responses.with_streaming_response
+    for module in _FIRST_CONNECTION:
+        with suppress(ImportError):
+            importlib.import_module(module)
     return client
 
 

@@ -1,8 +1,14 @@
-"""Events of a Responses stream as the API sends them."""
+"""Events of a Responses stream as the API sends them, and what keen makes of them."""
 
 from __future__ import annotations
 
+import pytest
+
+from keen.core.errors import ProviderError
 from keen.core.messages import Json, JsonObject
+from keen.wire._responses import Decoder
+from keen.wire.base import Delta, Reply
+from keen.wire.responses import failure
 
 REASONING: JsonObject = {
     "type": "reasoning",
@@ -98,3 +104,25 @@ def a_whole_answer() -> list[Json]:
         done(2, CALL),
         completed(REASONING, MESSAGE, CALL),
     ]
+
+
+def decoder(*, keeps_ids: bool = True) -> Decoder:
+    return Decoder(
+        "openai",
+        "responses",
+        "gpt-test",
+        failure=lambda error: failure(error, "openai"),
+        keeps_ids=keeps_ids,
+    )
+
+
+def decoded(*events: Json) -> tuple[list[Delta], Reply]:
+    machine = decoder()
+    deltas = [delta for event in events if isinstance(event, dict) for delta in machine.feed(event)]
+    return deltas, machine.reply()
+
+
+def raised(*events: Json) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        decoded(*events)
+    return caught.value

@@ -236,7 +236,7 @@ async def test_cancelling_closes_the_socket() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-        await asyncio.wait_for(server.disconnected.wait(), 0.1)
+        await asyncio.wait_for(server.disconnected.wait(), 1.0)
 
 
 def test_a_refused_field_is_left_out_here_too() -> None:

@@ -6,11 +6,6 @@ import json
 
 import pytest
 
-from keen.core.errors import (
-    ContextOverflow,
-    ProviderError,
-    Transient,
-)
 from keen.core.estimate import json_tokens
 from keen.core.events import ReasoningDelta, TextDelta
 from keen.core.messages import (
@@ -24,9 +19,7 @@ from keen.core.messages import (
     tool_calls,
     visible_text,
 )
-from keen.wire._responses import Decoder
-from keen.wire.base import Delta, Reply
-from keen.wire.responses import failure
+from keen.wire.base import Reply
 from tests.wire.responses_events import (
     CALL,
     MESSAGE,
@@ -36,31 +29,10 @@ from tests.wire.responses_events import (
     added,
     changed,
     completed,
+    decoded,
     done,
     piece,
 )
-
-
-def decoder(*, keeps_ids: bool = True) -> Decoder:
-    return Decoder(
-        "openai",
-        "responses",
-        "gpt-test",
-        failure=lambda error: failure(error, "openai"),
-        keeps_ids=keeps_ids,
-    )
-
-
-def decoded(*events: Json) -> tuple[list[Delta], Reply]:
-    machine = decoder()
-    deltas = [delta for event in events if isinstance(event, dict) for delta in machine.feed(event)]
-    return deltas, machine.reply()
-
-
-def raised(*events: Json) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
-        decoded(*events)
-    return caught.value
 
 
 def plain(value: Json) -> Json:
@@ -321,102 +293,3 @@ def test_length_with_no_output_at_all_is_left_as_length() -> None:
     _, reply = decoded(incomplete("max_output_tokens"))
 
     assert reply == Reply(Assistant(()), reply.usage, "length")
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        {
-            "type": "response.failed",
-            "response": {"error": {"code": "context_length_exceeded", "message": ""}},
-        },
-        {"type": "error", "code": "context_length_exceeded", "message": "", "param": "input"},
-        {"type": "error", "error": {"code": "context_length_exceeded", "message": None}},
-        {
-            "type": "response.failed",
-            "response": {
-                "error": {
-                    "code": None,
-                    "message": "Your input exceeds the context window of this model.",
-                }
-            },
-        },
-        {"error": {"code": "context_length_exceeded", "message": "too long"}},
-    ],
-)
-def test_an_overflow_inside_the_stream_is_one(event: JsonObject) -> None:
-    assert isinstance(raised(event), ContextOverflow)
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        {"type": "response.failed", "response": None},
-        {"type": "response.failed", "response": {"error": None}},
-        {"type": "response.failed", "response": {"error": {"code": "server_error"}}},
-        {"type": "response.completed", "response": {"status": "failed", "error": {}}},
-        {"type": "response.cancelled"},
-        {"type": "error", "message": "The server had an error."},
-    ],
-)
-def test_other_failures_inside_the_stream_are_tried_again(event: JsonObject) -> None:
-    assert isinstance(raised(event), Transient)
-
-
-def test_a_rate_limit_inside_the_stream_says_how_long_to_wait() -> None:
-    error = raised(
-        {
-            "type": "response.failed",
-            "response": {
-                "error": {
-                    "code": "rate_limit_exceeded",
-                    "message": "Rate limit reached. Please try again in 11.054s.",
-                }
-            },
-        }
-    )
-
-    assert isinstance(error, Transient)
-    assert error.retry_after == pytest.approx(11.054)
-
-
-def test_a_stream_without_terminal_event_is_tried_again() -> None:
-    assert isinstance(raised(*a_whole_answer()[:-1]), Transient)
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        {},
-        {"type": None},
-        {"type": 7},
-        {"type": "response.something.new", "delta": "x"},
-        {"type": "response.output_text.delta", "delta": None, "output_index": "x"},
-        {"type": "response.output_text.delta", "delta": ["x"], "item_id": 5},
-        {"type": "response.output_item.added", "item": None},
-        {"type": "response.output_item.done", "item": "x", "output_index": None},
-        {"type": "response.output_item.done", "item": {"type": "web_search_call", "id": "ws"}},
-        {"type": "response.output_item.added", "item": {"type": "function_call", "name": None}},
-        {"type": "response.reasoning_summary_text.delta", "delta": {}},
-        {"type": "response.function_call_arguments.done", "arguments": None},
-    ],
-)
-def test_events_of_no_use_change_nothing(event: JsonObject) -> None:
-    deltas, reply = decoded(event, *a_whole_answer())
-    expected_deltas, expected = decoded(*a_whole_answer())
-
-    assert deltas == expected_deltas
-    assert visible_text(reply.message) == visible_text(expected.message)
-    assert tool_calls(reply.message) == tool_calls(expected.message)
-
-
-def test_usage_of_wrong_types_counts_as_nothing() -> None:
-    broken: JsonObject = {
-        "input_tokens": "12",
-        "input_tokens_details": None,
-        "output_tokens": True,
-        "output_tokens_details": [],
-    }
-
-    assert decoded(completed(MESSAGE, usage=broken))[1].usage == Usage()
-    assert decoded(completed(MESSAGE, usage=None))[1].usage is None
