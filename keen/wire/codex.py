@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -31,8 +32,8 @@ _SPENT: Final = {
     "usage_limit_reached": "has no quota left for this account",
     "usage_not_included": "does not include Codex in this account's plan",
 }
-_MINUTE: Final = 60
-_DAY: Final = 86_400
+_LATEST: Final = 2**33
+"""Seconds since 1970 in the year 2242: a later moment is no moment."""
 
 
 @dataclass
@@ -141,16 +142,17 @@ async def _headers(endpoint: Endpoint, body: Body) -> Mapping[str, str | Omit]:
 
 
 def _seconds(value: Json) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+    """A number of seconds that can be a date; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    return float(value) if 0 <= value < _LATEST else None
 
 
 def _when(wait: float) -> str:
-    """`in 3 h 12 min (14:05 UTC)`."""
+    """`in 3 h 12 min (2026-01-31 14:05 UTC)`, rounded up to minutes."""
     moment = datetime.fromtimestamp(time.time() + wait, UTC)
-    days, rest = divmod(round(wait), _DAY)
-    hours, rest = divmod(rest, 60 * _MINUTE)
-    named = ((days, "d"), (hours, "h"), (-(-rest // _MINUTE), "min"))
-    duration = " ".join(f"{count} {unit}" for count, unit in named if count) or "now"
+    hours, minutes = divmod(max(1, math.ceil(wait / 60)), 60)
+    days, hours = divmod(hours, 24)
+    named = ((days, "d"), (hours, "h"), (minutes, "min"))
+    duration = " ".join(f"{count} {unit}" for count, unit in named if count)
     return f"in {duration} ({moment:%Y-%m-%d %H:%M} UTC)"

@@ -26,7 +26,7 @@ from keen.core.messages import (
 )
 from keen.core.models import ModelSpec
 from keen.wire.base import Body, Delta, Endpoint, FixedKey, Reply, Request
-from keen.wire.codex import CodexWire
+from keen.wire.codex import CodexWire, failure
 from tests.wire.responses_events import CALL, MESSAGE, REASONING, a_whole_answer, completed
 from tests.wire.responses_server import Answer, ResponsesServer, sse
 
@@ -194,6 +194,25 @@ async def test_a_reset_given_as_a_moment_is_a_wait_and_none_is_no_wait() -> None
             await played(wire, wire.encode(a_request(User("go"))))
         assert caught.value.is_spent
         assert caught.value.retry_after is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "in 1 min "),
+        (3_599, "in 1 h "),
+        (93_600, "in 1 d 2 h "),
+        (1e300, "another provider"),
+        (-5, "another provider"),
+        ("soon", "another provider"),
+    ],
+)
+def test_the_wait_is_told_in_whole_minutes_and_only_if_it_can_be_one(
+    seconds: Json, words: str
+) -> None:
+    error: JsonObject = {"code": "usage_limit_reached", "resets_in_seconds": seconds}
+
+    assert words in str(failure(error, "openai-codex"))
 
 
 async def test_an_ordinary_rate_limit_is_not_a_spent_plan() -> None:
