@@ -345,7 +345,7 @@ def _anthropic_blocks(
 
 
 def google_frames(answer: Answer, model: str, account: str) -> tuple[bytes, ...]:
-    """Gemini chunks; every call carries its signature, an answer with thoughts ends with one."""
+    """Gemini chunks; the first call of an answer is signed, else its thoughts are, at the end."""
     head: JsonObject = {"modelVersion": model, "responseId": fresh_id("r")}
 
     def chunk(parts: list[Json], finish: str | None) -> bytes:
@@ -372,12 +372,15 @@ def _google_parts(answer: Answer, account: str) -> Iterator[JsonObject]:
     if answer.reasoning and not answer.calls and answer.finish is not None:
         yield {"text": "", "thoughtSignature": sign(account, "text\0")}
     for call in answer.calls[:-1] if answer.is_cut_in_call else answer.calls:
-        stands_for = google_call(call.name, call.input)
-        issued[stands_for] = account
         made: JsonObject = {"name": call.name, "args": call.input}
         if call.id:
             made["id"] = call.id
-        yield {"functionCall": made, "thoughtSignature": sign(account, stands_for)}
+        part: JsonObject = {"functionCall": made}
+        if call is answer.calls[0]:
+            stands_for = google_call(call.name, call.input)
+            issued[stands_for] = account
+            part["thoughtSignature"] = sign(account, stands_for)
+        yield part
 
 
 def google_call(name: str, arguments: Json) -> str:

@@ -16,7 +16,7 @@ class Scripted:
 
     Every frame is written by itself, `delay` seconds after the one before. After the last frame
     `hold` stays silent until the client leaves and `cut` ends the connection without the end of
-    the body. `raw` replaces status line, headers and body by these bytes.
+    the body. `raw` replaces status line and headers; the frames then follow as they are.
     """
 
     status: int = 200

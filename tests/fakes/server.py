@@ -186,10 +186,7 @@ class _Sender:
         try:
             if reply.hang_before_headers:
                 return await self._until_the_client_leaves()
-            if reply.raw is not None:
-                self.writer.write(reply.raw)
-                await self.writer.drain()
-            elif not await self._write(reply):
+            if not await self._write(reply):
                 return False
             if reply.hold:
                 return await self._until_the_client_leaves()
@@ -207,23 +204,26 @@ class _Sender:
         return True
 
     async def _write(self, reply: Scripted) -> bool:
-        """Status line, headers and frames: chunked when it is a stream, else with a length."""
-        headers = {"content-type": reply.content_type, **reply.headers}
-        if reply.status == 200:
-            headers["transfer-encoding"] = "chunked"
-        else:
-            headers["content-length"] = str(len(reply.body))
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        self.writer.write(f"HTTP/1.1 {reply.status} Fake\r\n{lines}\r\n".encode("latin-1"))
+        """Head and frames: chunked when it is a stream, bare behind `raw`, else with a length."""
+        is_chunked = reply.status == 200 and reply.raw is None
+        self.writer.write(self._head(reply) if reply.raw is None else reply.raw)
         for frame in filter(None, reply.frames):
-            is_chunk = reply.status == 200
-            self.writer.write(b"%x\r\n%s\r\n" % (len(frame), frame) if is_chunk else frame)
+            self.writer.write(b"%x\r\n%s\r\n" % (len(frame), frame) if is_chunked else frame)
             await self.writer.drain()
             if reply.delay and await self._has_left(reply.delay):
                 await self.provider.count_disconnect()
                 return False
         await self.writer.drain()
         return True
+
+    def _head(self, reply: Scripted) -> bytes:
+        headers = {"content-type": reply.content_type, **reply.headers}
+        if reply.status == 200:
+            headers["transfer-encoding"] = "chunked"
+        else:
+            headers["content-length"] = str(len(reply.body))
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"HTTP/1.1 {reply.status} Fake\r\n{lines}\r\n".encode("latin-1")
 
     async def _has_left(self, seconds: float) -> bool:
         """Wait; True as soon as the client closes its side."""

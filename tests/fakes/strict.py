@@ -51,8 +51,6 @@ def _shared(transcript: Transcript) -> list[str]:
         faults.append("no model is named")
     if not transcript.messages:
         faults.append("there are no messages")
-    elif transcript.messages[0].role != "user":
-        faults.append("the first message is not the user's")
     elif transcript.messages[-1].role != "user":
         faults.append("the last message is not the user's")
     if len(set(transcript.tools)) != len(transcript.tools):
@@ -130,10 +128,9 @@ def _codex(body: JsonObject) -> list[str]:
     faults += [
         f"an item has the id {item['id']!r}" for item in objects(body.get("input")) if "id" in item
     ]
-    faults += [
-        f"{key} is not supported" for key in ("max_output_tokens", "truncation") if key in body
-    ]
-    if not words(body.get("instructions")):
+    if "max_output_tokens" in body:
+        faults.append("max_output_tokens is not supported")
+    if not isinstance(body.get("instructions"), str):
         faults.append("instructions are required")
     if not isinstance(body.get("input"), list):
         faults.append("input must be a list")
@@ -178,6 +175,8 @@ def _anthropic(body: JsonObject) -> list[str]:
     if isinstance(system, list) and any(_is_space(block) for block in objects(system)):
         faults.append("system has an empty text block")
     messages = objects(body.get("messages"))
+    if messages and messages[0].get("role") != "user":
+        faults.append("first message must use the user role")
     for index, message in enumerate(messages):
         faults += [f"messages.{index}: {fault}" for fault in _anthropic_message(message)]
     thinking = words(at(body, "thinking", "type"))
@@ -362,21 +361,14 @@ def _google_signatures(contents: list[JsonObject]) -> list[str]:
         if calls and not words(calls[0].get("thoughtSignature")):
             name = words(at(calls[0], "functionCall", "name"))
             faults.append(f"Function call is missing a thought_signature: {name}")
-        faults += [
-            f"the signature given with {words(at(part, 'functionCall', 'name'))} was left out"
-            for part in calls
-            if not words(part.get("thoughtSignature"))
-            and google_call(
-                words(at(part, "functionCall", "name")), at(part, "functionCall", "args")
-            )
-            in issued
-        ]
     return faults
 
 
 def _bedrock(body: JsonObject) -> list[str]:
     faults: list[str] = []
     messages = objects(body.get("messages"))
+    if messages and messages[0].get("role") != "user":
+        faults.append("A conversation must start with a user message")
     roles = [message.get("role") for message in messages]
     if any(role == after for role, after in pairwise(roles)):
         faults.append("A conversation must alternate between user and assistant roles")

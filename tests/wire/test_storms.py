@@ -1,0 +1,219 @@
+"""Bad weather on the way to the provider: always a typed error, at once or when silence is up."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from email.utils import formatdate
+
+import pytest
+
+from keen.core.errors import ProviderError, Rejected, TooManyBytes, Transient, Unauthorized
+from keen.core.messages import User
+from tests.fakes.asking import Heard, asking, hear, open_wire
+from tests.fakes.dialects import Dialect
+from tests.fakes.script import Scripted, json_reply
+from tests.fakes.server import FakeProvider
+
+HELLO = User("hello")
+
+
+async def error_of(
+    dialect: Dialect, scripted: Scripted, *, idle_seconds: float = 5.0
+) -> ProviderError:
+    """The error of one request, which is sent once."""
+    async with (
+        FakeProvider(scripted) as provider,
+        open_wire(dialect, provider.url, idle_seconds=idle_seconds) as wire,
+    ):
+        with pytest.raises(ProviderError) as caught:
+            await hear(wire, asking(dialect, HELLO))
+        assert len(provider.requests) == 1
+    return caught.value
+
+
+async def error_at(dialect: Dialect, origin: str) -> ProviderError:
+    """The error of one request to an origin where no fake is."""
+    async with open_wire(dialect, origin, idle_seconds=2.0) as wire:
+        with pytest.raises(ProviderError) as caught:
+            await hear(wire, asking(dialect, HELLO))
+    return caught.value
+
+
+@pytest.mark.parametrize("wait", [None, 0, 12, -5, 10**9, 2.5, "soon", ""])
+async def test_429_is_transient_whatever_retry_after_says(
+    dialect: Dialect, wait: float | str | None
+) -> None:
+    error = await error_of(dialect, dialect.rate_limited(retry_after=wait))
+
+    assert type(error) is Transient
+    assert error.retry_after is None or 0 <= error.retry_after <= 10**9
+    if wait in (12, 2.5) and dialect.says_retry_after:
+        assert error.retry_after == wait
+
+
+async def test_a_date_in_retry_after_is_read(dialect: Dialect) -> None:
+    date = formatdate(time.time() + 300, usegmt=True)
+    scripted = dialect.server_error(503)
+    scripted = replace(scripted, headers={**scripted.headers, "retry-after": date})
+    error = await error_of(dialect, scripted)
+
+    assert type(error) is Transient
+    assert error.retry_after is None or 200 < error.retry_after <= 300
+    assert error.retry_after is not None or dialect.name in ("google", "bedrock")
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 520, 524, 529])
+@pytest.mark.parametrize("body", ["json", "html", "empty"])
+async def test_a_failing_server_is_transient(dialect: Dialect, status: int, body: str) -> None:
+    scripted = dialect.server_error(status)
+    if body == "html":
+        page = b"<html><body>Bad gateway</body></html>"
+        scripted = Scripted(status, content_type="text/html", frames=(page,))
+    elif body == "empty":
+        scripted = Scripted(status, content_type="text/plain")
+    error = await error_of(dialect, scripted)
+
+    assert type(error) is Transient
+    assert error.status == status
+
+
+PLAIN: dict[int, type[ProviderError]] = {
+    401: Unauthorized,
+    403: Unauthorized,
+    404: Rejected,
+    408: Transient,
+    413: TooManyBytes,
+    429: Transient,
+}
+
+
+@pytest.mark.parametrize("status", PLAIN)
+async def test_a_status_alone_tells_the_class(dialect: Dialect, status: int) -> None:
+    page = b"<html><body>no</body></html>"
+    error = await error_of(dialect, Scripted(status, content_type="text/html", frames=(page,)))
+
+    assert type(error) is PLAIN[status]
+
+
+async def test_401_in_the_middle_of_a_session(dialect: Dialect) -> None:
+    async with (
+        FakeProvider(dialect.says("one"), dialect.unauthorized(), dialect.says("two")) as provider,
+        open_wire(dialect, provider.url) as wire,
+    ):
+        assert (await hear(wire, asking(dialect, HELLO))).text == "one"
+        with pytest.raises(Unauthorized):
+            await hear(wire, asking(dialect, HELLO))
+        assert (await hear(wire, asking(dialect, HELLO))).text == "two"
+
+
+def closed_port() -> int:
+    """A port of loopback where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def test_a_refused_connection_is_transient(dialect: Dialect) -> None:
+    error = await error_at(dialect, f"http://127.0.0.1:{closed_port()}")
+
+    assert type(error) is Transient
+
+
+async def test_a_name_that_does_not_resolve_is_transient(dialect: Dialect) -> None:
+    error = await error_at(dialect, "http://provider.invalid")
+
+    assert type(error) is Transient
+
+
+async def test_a_server_that_does_not_speak_tls_is_a_typed_error(dialect: Dialect) -> None:
+    async with FakeProvider() as provider:
+        error = await error_at(dialect, provider.url.replace("http:", "https:"))
+
+    assert isinstance(error, Transient | Rejected)
+
+
+async def test_a_proxy_that_wants_a_password_is_a_typed_error(
+    dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with FakeProvider(json_reply(407, {"error": "who are you?"})) as proxy:
+        for name in ("http_proxy", "HTTP_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        error = await error_at(dialect, "http://provider.invalid")
+
+        assert isinstance(error, Transient | Rejected | Unauthorized)
+        assert len(proxy.requests) + len(proxy.strays) <= 1
+
+
+RAW: dict[str, bytes] = {
+    "no HTTP at all": b"SSH-2.0-OpenSSH_9.7\r\n",
+    "nothing": b"",
+    "half a status line": b"HTTP/1.1 20",
+    "half the headers": b"HTTP/1.1 200 OK\r\ncontent-type: text/eve",
+    "a chunk size that is none": (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+        b"transfer-encoding: chunked\r\n\r\nzz\r\nboo\r\n"
+    ),
+    "fewer bytes than promised": (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 99\r\n\r\n: hi\n\n"
+    ),
+    "a body that is no gzip": (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\n"
+        b"content-length: 9\r\n\r\nnot zip\n\n"
+    ),
+    "204": b"HTTP/1.1 204 No Content\r\n\r\n",
+    "a header of 200 KB": b"HTTP/1.1 200 OK\r\nx-long: " + b"a" * 200_000 + b"\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", RAW)
+async def test_broken_http_is_transient(dialect: Dialect, name: str) -> None:
+    error = await error_of(dialect, Scripted(raw=RAW[name]))
+
+    assert type(error) is Transient
+
+
+ENDLESS: dict[str, Callable[[Dialect], Scripted]] = {
+    "headers never end": lambda _: Scripted(
+        raw=b"HTTP/1.1 200 OK\r\n", frames=(b"x-more: and more\r\n",) * 10_000, delay=0.02
+    ),
+    "nothing is said": lambda _: Scripted(hang_before_headers=True),
+    "a stream of nothing": lambda dialect: replace(dialect.hangs(""), frames=()),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_a_server_that_never_begins_is_given_up(dialect: Dialect, name: str) -> None:
+    async with asyncio.timeout(8):
+        error = await error_of(dialect, ENDLESS[name](dialect), idle_seconds=0.4)
+
+    assert type(error) is Transient
+
+
+async def test_a_byte_at_a_time_is_an_answer_and_can_be_cancelled(dialect: Dialect) -> None:
+    slow = dialect.says("word " * 200)
+    bytes_of_it = tuple(slow.body[place : place + 1] for place in range(len(slow.body)))
+    heard = Heard()
+    async with (
+        FakeProvider(replace(slow, frames=bytes_of_it, delay=0.0005)) as provider,
+        open_wire(dialect, provider.url) as wire,
+    ):
+        task = asyncio.create_task(hear(wire, asking(dialect, HELLO), heard))
+        await heard.begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        await provider.left()
+    assert task.cancelled()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_never_takes_the_key_elsewhere(dialect: Dialect, status: int) -> None:
+    async with FakeProvider() as elsewhere:
+        to = {"location": f"{elsewhere.url}/v1/chat/completions"}
+        await error_of(dialect, Scripted(status, headers=to))
+
+        came = [*elsewhere.requests, *elsewhere.strays]
+        assert [request for request in came if dialect.key in str(request.headers)] == []
