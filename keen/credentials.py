@@ -118,7 +118,7 @@ class HelperKey:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            cwd=Path.home().anchor or None,
+            cwd=os.sep,
             env=dict(self.environment),
             start_new_session=True,
         )

@@ -71,19 +71,20 @@ class Paths:
 
 
 def _usual_paths() -> Paths:
-    # A user without a home (a container's numeric uid) gets relative paths from platformdirs: they
-    # would land in the working directory, in the middle of somebody's project.
     import platformdirs
 
     directories = platformdirs.PlatformDirs("keen", appauthor=False)
-    paths = Paths(
-        config=Path(directories.user_config_dir),
-        data=Path(directories.user_data_dir),
-        cache=Path(directories.user_cache_dir),
-        logs=Path(directories.user_log_dir),
-    )
-    places = (paths.config, paths.data, paths.cache, paths.logs)
-    if all(place.is_absolute() for place in places):
+    try:
+        paths = Paths(
+            config=Path(directories.user_config_dir),
+            data=Path(directories.user_data_dir),
+            cache=Path(directories.user_cache_dir),
+            logs=Path(directories.user_log_dir),
+        )
+    except RuntimeError:  # no home: a container's numeric user
+        return Paths.in_one_directory(_directory_without_home())
+    # A relative directory would lie in the working directory, inside somebody's project.
+    if all(place.is_absolute() for place in (paths.config, paths.data, paths.cache, paths.logs)):
         return paths
     return Paths.in_one_directory(_directory_without_home())
 
