@@ -123,11 +123,15 @@ async def events(chunks: AsyncIterable[bytes]) -> AsyncGenerator[tuple[str, str]
         Transient: one event or the whole stream is larger than keen reads.
     """
     reader = _Reader()
-    async for chunk in chunks:
-        for event in reader.feed(chunk):
+    try:
+        async for chunk in chunks:
+            for event in reader.feed(chunk):
+                yield event
+        for event in reader.end():
             yield event
-    for event in reader.end():
-        yield event
+    finally:
+        if isinstance(chunks, AsyncGenerator):  # SDKs promise an iterator and give a generator
+            await chunks.aclose()
 
 
 def _ignore() -> None:
