@@ -62,7 +62,8 @@ def acquire(path: Path) -> Lock:
     """
     holder = "another process"
     for attempt in range(_TRIES):
-        time.sleep(_PAUSE if attempt else 0)
+        if attempt:
+            time.sleep(_PAUSE)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # close-on-exec (PEP 446)
         try:
             _try_lock(descriptor)

@@ -283,6 +283,7 @@ class SessionLog:
             self.append(Recovered(bytes=0))
             return
         self._good_size = reading.good_end
+        self.unreadable -= reading.unreadable_tail
         self.append(Recovered(bytes=torn, aside=aside.name))
 
     def _put(self, group: bytes) -> None:

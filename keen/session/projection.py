@@ -251,7 +251,7 @@ def _in_force(records: Sequence[Record]) -> list[Record]:
 
 def _pieces(record: Record) -> Iterator[_Piece]:
     match record.payload:
-        case UserMessage() as message:
+        case UserMessage() as message if message.content.strip() or message.attachments:
             yield message.user()
         case AssistantTurn() as turn:
             is_cut = turn.interrupted or turn.error is not None
@@ -328,8 +328,7 @@ class _Fold:
         match piece:
             case User():
                 self.flush()
-                if piece.text.strip() or piece.images:
-                    self._user(piece)
+                self._user(piece)
             case _Said():
                 if self.called:
                     self.flush()

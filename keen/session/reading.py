@@ -20,13 +20,14 @@ _PADDING: Final = b"\0 \t\r\n\xef\xbb\xbf"
 class Reading:
     """What a session file holds. `records` are in the order of `seq`, each number once.
 
-    `unreadable` counts lines (or parts of glued lines) that were skipped. `good_end` is the offset
-    behind the last good record, `size` that of the file; what lies between is a torn tail.
-    `is_open`: the last good record has no line end.
+    `unreadable` counts damaged lines, `unreadable_tail` those behind the last good one.
+    `good_end` is the offset behind the last good record, `size` that of the file; what lies between
+    is a torn tail. `is_open`: the last good record has no line end.
     """
 
     records: list[Record] = field(default_factory=list[Record])
     unreadable: int = 0
+    unreadable_tail: int = 0
     good_end: int = 0
     size: int = 0
     is_open: bool = False
@@ -62,16 +63,21 @@ def _take(reading: Reading, line: bytes) -> None:
     reading.size += len(line)
     if (record := parsed(line.rstrip(b"\r\n"))) is not None:
         reading.records.append(record)
+        reading.unreadable_tail = 0
         reading.good_end, reading.is_open = reading.size, not line.endswith(b"\n")
         return
     if not line.strip(_PADDING):
-        reading.unreadable += bool(line.strip(b"\r\n"))
+        has_bytes = bool(line.strip(b"\r\n"))
+        reading.unreadable += has_bytes
+        reading.unreadable_tail += has_bytes
         return
     reading.unreadable += 1
+    reading.unreadable_tail += 1
     found, end = _salvaged(line)
     if found:
         reading.records.extend(found)
         rest = line[end:]
+        reading.unreadable_tail = 0
         is_whole = rest in (b"\n", b"\r\n")
         reading.good_end = start + (len(line) if is_whole else end)
         reading.is_open = not is_whole

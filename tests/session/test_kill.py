@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from keen.core.messages import Assistant, History, Results, User, tool_calls
+from keen.session.log import SessionLog
+from keen.session.projection import conversation
+
+KILLS_OF_ONE_SESSION = 20
+
+
+@dataclass
+class Zygote:
+    """The worker program, its imports done once."""
+
+    process: subprocess.Popen[str]
+    told: list[str] = field(default_factory=list[str])
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the worker program has ended"
+        return line.rstrip("\n")
+
+    def play_and_kill(self, path: Path, run: int, chance: random.Random) -> list[str]:
+        """The steps the child acknowledged before it was killed at a random moment."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{path} {run}\n")
+        self.process.stdin.flush()
+        pid = int(self.line().removeprefix("pid "))
+        steps = [self.line() for _ in range(chance.randrange(0, 12))]
+        until = time.perf_counter() + chance.random() * 0.006
+        while time.perf_counter() < until:
+            pass
+        os.kill(pid, signal.SIGKILL)
+        while (line := self.line()) != "dead":
+            steps.append(line)
+        return steps
+
+
+def check(path: Path, acknowledged: list[str]) -> None:
+    """Open the session as a resume does; every acknowledged step must be there."""
+    if not acknowledged:
+        return
+    log = SessionLog.open(path)
+    assert log.unreadable == 0
+    records = log.records()
+    log.close()
+    text = "\n".join(record.payload.model_dump_json() for record in records)
+    assert [step for step in acknowledged if step not in text] == []
+    assert [record.seq for record in records] == sorted({record.seq for record in records})
+    history = conversation(records)
+    is_valid(history)
+    wrapped = [step for step in acknowledged if step.startswith("wrapped")]
+    if wrapped:
+        first = history[0]
+        assert isinstance(first, User)
+        assert first.checkpoint is not None
+        newest = [first.text, wrapped[-1]]
+        assert max(newest, key=order) == first.text, "the newest acknowledged replacement holds"
+    assert "void" not in text
+
+
+def order(step: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in step.split()[-1].split("."))
+
+
+def is_valid(history: History) -> None:
+    """Roles alternate, every call has its result and every result its call, ids are unique."""
+    ids: list[str] = []
+    for before, message in zip((None, *history), history, strict=False):
+        match message:
+            case User():
+                assert not isinstance(before, User) or before.checkpoint
+            case Assistant():
+                assert not isinstance(before, Assistant)
+                assert message.parts
+                ids.extend(call.id for call in tool_calls(message))
+            case Results():
+                assert isinstance(before, Assistant)
+                calls = [call.id for call in tool_calls(before)]
+                assert [result.call_id for result in message.results] == calls
+        if isinstance(before, Assistant) and tool_calls(before):
+            assert isinstance(message, Results)
+    assert not (history and isinstance(history[-1], Assistant) and tool_calls(history[-1]))
+    assert len(ids) == len(set(ids))
+
+
+def campaign(directory: Path, kills: int) -> None:
+    chance = random.Random(20)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.session.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    zygote = Zygote(process)
+    try:
+        acknowledged: list[str] = []
+        path = directory / "0.jsonl"
+        for run in range(kills):
+            if run % KILLS_OF_ONE_SESSION == 0:
+                path = directory / str(run) / f"{run}.jsonl"
+                acknowledged = []
+            acknowledged += zygote.play_and_kill(path, run, chance)
+            check(path, acknowledged)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.timeout(120)
+def test_five_hundred_kills_lose_no_acknowledged_record(tmp_path: Path) -> None:
+    campaign(tmp_path, 500)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3_600)
+def test_ten_thousand_kills_lose_no_acknowledged_record(tmp_path: Path) -> None:
+    campaign(tmp_path, 10_000)
