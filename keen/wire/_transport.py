@@ -29,7 +29,13 @@ _TRANSPORTS: Final[Mapping[str, frozenset[str]]] = {
     "urllib3": frozenset({"HTTPError"}),
     "aiohttp": frozenset({"ClientError"}),
     "botocore": frozenset(
-        {"HTTPClientError", "ParserError", "ChecksumMismatch", "IncompleteReadError"}
+        {
+            "ConnectionError",
+            "HTTPClientError",
+            "ParserError",
+            "ChecksumMismatch",
+            "IncompleteReadError",
+        }
     ),
     "zlib": frozenset({"error"}),
     "google": frozenset({"UnknownApiResponseError"}),
