@@ -104,12 +104,12 @@ def system_prompt(environment: Sequence[str], instructions: str, appended: str =
         parts.append(instructions)
     if appended:
         parts.append(appended)
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return "\n\n".join(part.strip() for part in parts)
 
 
 def compaction_system(*, is_automatic: bool) -> str:
     """The summariser's own system prompt."""
-    return _COMPACTION + (_AUTOMATIC if is_automatic else "")
+    return (_COMPACTION + (_AUTOMATIC if is_automatic else "")).strip()
 
 
 def compaction_request(transcript: str, *, is_automatic: bool, focus: str = "") -> str:

@@ -112,8 +112,9 @@ class Sampler:
 
     def _checked(self, reply: Reply, body: Body) -> Reply:
         """The reply, booked; or the refusal that it really was."""
-        if reply.usage is None:
-            return reply
+        if reply.usage is None or not reply.usage.input_tokens:
+            # Counts of zero are a server's way of not counting.
+            return replace(reply, usage=None)
         self.spent += reply.usage
         reported = reply.usage.input_tokens
         if self._is_silently_cut(reported, body):

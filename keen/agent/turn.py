@@ -83,8 +83,6 @@ class Turn:
     _settled: History | None = None
     _strikes: int = 0
     _is_suspended: bool = False
-    _is_fresh: bool = False
-    """The next request is the first measured after a compaction."""
 
     async def run(self, emit: Emit) -> bool:
         """Drive the turn to its end; the last event is TurnFinished (True) or TurnFailed (False).
@@ -239,10 +237,6 @@ class Turn:
     async def _compact_if_tight(self, emit: Emit) -> None:
         budget = self.sampler.budget
         measured = self._measure()
-        if self._is_fresh:
-            self._is_fresh = False
-            if measured * 100 >= budget.trigger * _WORTHWHILE:
-                await self._suspend(measured, emit)
         if (
             self.compactor is None
             or self._is_suspended
@@ -290,7 +284,15 @@ class Turn:
         job = Job(self.history, self.live)
         is_applied = await transaction.run(trigger, job, self._measure(), emit)
         self._settled = self.history
+        if is_applied:
+            await self._suspend_if_futile(emit)
         return is_applied
+
+    async def _suspend_if_futile(self, emit: Emit) -> None:
+        """Where a request is still large after a compaction, the next one would free no more."""
+        measured = self._measure()
+        if measured * 100 >= self.sampler.budget.trigger * _WORTHWHILE:
+            await self._suspend(measured, emit)
 
     def _replace(self, replacement: History) -> None:
         alive = {id(user) for user in self.live}
@@ -303,7 +305,6 @@ class Turn:
         )
         self.sampler.view.reset()
         self.sampler.meter.reset()
-        self._is_fresh = True
         self._partial.clear()
 
     def size_of(self, history: History) -> int:

@@ -118,7 +118,7 @@ def test_a_conversation_becomes_labelled_text_without_loss_when_it_fits() -> Non
     text = flattened(CONVERSATION, 1_000_000)
 
     assert text is not None
-    order = "OLD SUMMARY|FIRST TASK|fix it|Looking.|read_file|x = 1|make|boom".split("|")
+    order = ["OLD SUMMARY", "FIRST TASK", "fix it", "Looking.", "read_file", "x = 1", "boom"]
     places = [text.index(word) for word in order]
     assert places == sorted(places)
     assert text.count("x = 1\n") >= 4_999
