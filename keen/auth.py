@@ -82,7 +82,7 @@ class CodexSignIn:
         """After a 401: another process's newer token, else a refresh."""
         try:
             tokens = await asyncio.to_thread(self._stored)
-            if tokens.access == self._used:
+            if self._used in ("", tokens.access):
                 tokens = await self._refreshed(tokens)
         except Unauthorized:
             return False

@@ -92,7 +92,7 @@ def model_spec(
     paths: Paths | None = None,
     found: LocalModel | None = None,
 ) -> ModelSpec:
-    """What is known of a model. `found`: a local server's answer; `paths`: figures are kept there."""
+    """What is known of a model. `found`: a local server's answer; `paths`: keeps what was found."""
     return describe(settings, provider, model_id, paths=paths, found=found).spec
 
 
