@@ -180,7 +180,8 @@ class Recorder:
         segment = self._segments.segment()
         if segment is None:
             return
-        await self._append(segment)
+        spent = Spent.of(self._unrecorded, self._context_tokens)
+        await self._append(segment.model_copy(update={"usage": spent}))
         self._bytes += sum(len(item.model_dump_json()) for item in segment.transcript)
         if self._bytes > _TURN_BYTES:
             await self._append(*self._turn_so_far())

@@ -22,6 +22,7 @@ from keen.session.files import (
     uninterrupted,
     write_all,
 )
+from keen.session.listing import State
 from keen.session.lock import Lock, Locked, acquire
 from keen.session.reading import Reading, read
 from keen.session.records import (
@@ -30,7 +31,6 @@ from keen.session.records import (
     Payload,
     Record,
     Recovered,
-    SessionRenamed,
     SessionStarted,
     UserMessage,
     encoded,
@@ -47,6 +47,11 @@ class Log(Protocol):
 
     @property
     def session_id(self) -> str: ...
+
+    @property
+    def path(self) -> Path | None:
+        """The session's file, None when there will never be one."""
+        ...
 
     @property
     def reason(self) -> str | None:
@@ -94,8 +99,7 @@ class SessionLog:
         self._descriptor = -1
         self._prefix = b""
         self._next = 1
-        self._turn = 0
-        self._name: str = ""
+        self._state = State()
         self._held: list[Payload] = []
         self._has_begun = False
         self._is_created = False
@@ -122,6 +126,13 @@ class SessionLog:
         Raises:
             SessionError: locked by another process, unreadable or not writable.
         """
+        return cls.resume(path, files=files)[0]
+
+    @classmethod
+    def resume(
+        cls, path: Path, *, files: FileLayer | None = None
+    ) -> tuple[SessionLog, list[Record]]:
+        """As `open`, with the records that were read on the way, segments settled."""
         log = cls(path, files=files)
         try:
             log._acquire()
@@ -129,14 +140,14 @@ class SessionLog:
             if not reading.records:
                 raise SessionError(f"{path}: no readable record; the session cannot be resumed.")
             log._descriptor = log._files.open(path, os.O_RDWR | os.O_APPEND, 0o600)
-            log._resume(reading)
+            records = log._resume(reading)
         except OSError as error:
             log.close()
             raise SessionError(f"{path}: {cause(error)}; cannot be opened for writing.") from error
         except SessionError:
             log.close()
             raise
-        return log
+        return log, records
 
     @property
     def session_id(self) -> str:
@@ -167,7 +178,7 @@ class SessionLog:
             payloads = tuple(self._held)
             self._held.clear()
             self._has_begun = True
-        before = (self._next, self._turn, self._name)
+        before = (self._next, self._state)
         group = b"".join(self._lines(payloads))
         if not self.heal():
             self._keep(group, len(payloads), strict=strict)
@@ -177,7 +188,7 @@ class SessionLog:
         except OSError as error:
             self._fail(error)
             if strict:
-                self._next, self._turn, self._name = before
+                self._next, self._state = before
                 raise SessionError(f"{self.path}: {cause(error)}; nothing was saved.") from error
             self._keep(group, len(payloads), strict=False)
         return self._next - 1
@@ -222,17 +233,10 @@ class SessionLog:
     def _lines(self, payloads: Sequence[Payload]) -> list[bytes]:
         """The encoded records, numbered; all or none count when one is too large."""
         lines: list[bytes] = []
-        turn, name = self._turn, self._name
+        state = self._state
         for number, given in enumerate(payloads, self._next):
-            payload = given
-            match payload:
-                case SessionRenamed(name=new):
-                    name = new
-                case UserMessage(steering=steering):
-                    turn += not steering
-                    payload = payload.model_copy(update={"turn": turn, "name": name})
-                case _:
-                    pass
+            state = state.after(given)
+            payload = state.stamped(given) if isinstance(given, UserMessage) else given
             line = encoded(Record(number, now(), payload.kind, payload))
             if len(line) > MAX_LINE:
                 raise SessionError(
@@ -241,7 +245,7 @@ class SessionLog:
                 )
             lines.append(line)
         self._next += len(lines)
-        self._turn, self._name = turn, name
+        self._state = state
         return lines
 
     def _acquire(self) -> None:
@@ -251,25 +255,21 @@ class SessionLog:
             except Locked as holder:
                 raise SessionError(in_use(self.session_id, str(holder))) from holder
 
-    def _resume(self, reading: Reading) -> None:
+    def _resume(self, reading: Reading) -> list[Record]:
         self._has_begun = self._is_created = True
         self._next = reading.next_seq
         self.unreadable = reading.unreadable
         for record in reading.records:
-            if isinstance(record.payload, UserMessage):
-                self._turn += not record.payload.steering
-            elif isinstance(record.payload, SessionRenamed):
-                self._name = record.payload.name
+            self._state = self._state.after(record.payload)
         self._prefix = b"\n" if reading.is_open else b""
         self._good_size = reading.size
         if reading.size > reading.good_end:
             self._cut_tail(reading)
         whole = settled(reading.records)
-        if (
-            isinstance(last := whole[-1].payload, AssistantTurn)
-            and whole[-1] not in (reading.records[-1:])
-        ):
-            self.append(last)
+        last = whole[-1]
+        if isinstance(last.payload, AssistantTurn) and last != reading.records[-1]:
+            self.append(last.payload)
+        return whole
 
     def _cut_tail(self, reading: Reading) -> None:
         """Put the torn tail aside; when that is impossible it stays, closed by a line end."""

@@ -142,7 +142,7 @@ class SessionStarted(Payload):
 
 
 class UserMessage(Payload):
-    """What the person said. `turn` and `name` repeat the session's state, for listings."""
+    """What the person said. `turn`, `name` and `model` repeat the session's state, for lists."""
 
     kind: ClassVar[str] = "user_message"
     content: str
@@ -150,6 +150,7 @@ class UserMessage(Payload):
     steering: bool = False
     turn: int = 0
     name: str = Field(default="", exclude_if=_is_empty)
+    model: str = Field(default="", exclude_if=_is_empty)
 
     @classmethod
     def of(cls, user: User) -> UserMessage:
@@ -182,11 +183,13 @@ class TurnSegment(Payload):
     """What finished since the last record of a running turn; a later turn record supersedes it.
 
     `turn_memory` has one entry for each tool item, in order; its offsets mean nothing yet.
+    `usage` is that of all answers since the last turn record.
     """
 
     kind: ClassVar[str] = "turn_segment"
     transcript: tuple[Item, ...] = ()
     turn_memory: tuple[Remembered, ...] = ()
+    usage: Spent = Field(default_factory=Spent)
 
 
 class KeptMessage(Payload):

@@ -97,11 +97,12 @@ def settled(records: Iterable[Record]) -> list[Record]:
 
 def _crashed(segments: Sequence[tuple[Record, TurnSegment]]) -> Record:
     """What a turn left behind whose process died; stands at the place of its last segment."""
-    last = segments[-1][0]
+    last, latest = segments[-1]
     turn = composed(
         [item for _, segment in segments for item in segment.transcript],
         [entry for _, segment in segments for entry in segment.turn_memory],
         interrupted=True,
+        usage=latest.usage,
     )
     return Record(last.seq, last.ts, AssistantTurn.kind, turn)
 
