@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -129,6 +129,13 @@ async def sent(
             await hear(wire, asking(dialect, *messages, tools=tools))
         assert provider.violations == []
         return dialect.read(provider.requests[0])
+
+
+async def all_of(attempts: Iterable[Coroutine[None, None, None]]) -> None:
+    """Run all of them to their end, then raise the first failure, if there was one."""
+    ended = await asyncio.gather(*attempts, return_exceptions=True)
+    for failure in filter(None, ended):
+        raise failure
 
 
 def results_of(message: Assistant, *outputs: str) -> Results:

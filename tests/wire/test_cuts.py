@@ -11,7 +11,7 @@ import pytest
 from keen.core.errors import ProviderError, Transient
 from keen.core.messages import User
 from keen.wire.base import Reply, Wire
-from tests.fakes.asking import Heard, asking, hear, open_wire, outcome
+from tests.fakes.asking import Heard, all_of, asking, hear, open_wire, outcome
 from tests.fakes.dialects import USAGE, Dialect, split
 from tests.fakes.frames import Answer
 from tests.fakes.script import Recorded, Scripted
@@ -52,8 +52,8 @@ async def cut_everywhere(dialect: Dialect, recording: Scripted, how: How, step: 
     ):
         uncut = await hear(wire, asking(dialect, User("whole"), effort="high"))
         room = asyncio.Semaphore(AT_ONCE)
-        await asyncio.gather(
-            *(cut_at(dialect, wire, place, uncut, room) for place in range(0, len(whole), step))
+        await all_of(
+            cut_at(dialect, wire, place, uncut, room) for place in range(0, len(whole), step)
         )
         assert provider.violations == []
         assert provider.overruns == 0

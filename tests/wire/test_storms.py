@@ -93,10 +93,16 @@ PLAIN: dict[int, type[ProviderError]] = {
 
 @pytest.mark.parametrize("status", PLAIN)
 async def test_a_status_alone_tells_the_class(dialect: Dialect, status: int) -> None:
-    page = b"<html><body>no</body></html>"
-    error = await error_of(dialect, Scripted(status, content_type="text/html", frames=(page,)))
+    error = await error_of(dialect, Scripted(status, content_type="text/plain"))
 
     assert type(error) is PLAIN[status]
+
+
+async def test_403_with_a_page_is_a_wall_on_the_way_and_not_the_key(dialect: Dialect) -> None:
+    page = b"<html><body>Access denied</body></html>"
+    error = await error_of(dialect, Scripted(403, content_type="text/html", frames=(page,)))
+
+    assert type(error) is Rejected
 
 
 async def test_401_in_the_middle_of_a_session(dialect: Dialect) -> None:
