@@ -1,0 +1,184 @@
+"""The tool that runs a shell command: with a time limit, or as a background job."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+
+from pydantic import Field
+
+from keen.core.errors import ToolError
+from keen.core.messages import Json, JsonObject, ToolSpec
+from keen.tools._arguments import Arguments, parse, tool_spec
+from keen.tools._environment import command_environment
+from keen.tools._process import Ended, Process
+from keen.tools._spool import Spool
+from keen.tools.base import Access, Context, Effect, Outcome, PreparedCall
+from keen.tools.jobs import Jobs
+from keen.tools.shell import text_fault
+
+DEFAULT_SECONDS: Final = 120
+MOST_SECONDS: Final = 3_600
+
+_LONG_SECONDS: Final = 10.0
+"""A command that took longer says so."""
+
+_DESCRIPTION: Final = (
+    "Run a command with bash in the working directory and return its output (stdout and stderr "
+    "together) and its exit code. Each call is a new shell: cd and variables do not last. There "
+    "is no terminal and no input; a command that asks a question gets no answer. Prefer the tools "
+    "read_file, grep and glob for reading and searching, edit_file and write_file for changes. "
+    "Long-running programs such as servers need background: true; their output goes to a file "
+    "whose path you are told."
+)
+
+
+class BashArguments(Arguments):
+    """What the model may ask of a shell."""
+
+    example: ClassVar[JsonObject] = {"command": "pytest -q tests/test_parser.py"}
+
+    command: str = Field(description="The command line, exactly as bash shall read it.")
+    timeout_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=MOST_SECONDS,
+        description=(
+            f"Seconds until it is ended: {DEFAULT_SECONDS} by default, {MOST_SECONDS} at most. "
+            "A background command has no limit unless one is given."
+        ),
+    )
+    background: bool = Field(
+        default=False, description="Return at once and leave it running as a job."
+    )
+    needs: Literal["network", "outside"] | None = Field(
+        default=None,
+        description=(
+            "Say so when it needs the network, or files outside the workspace; the person is asked."
+        ),
+    )
+    reason: str | None = Field(
+        default=None, description="Why it is needed, in one sentence for the person."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bash:
+    """The tool `bash`. `jobs` keeps its background commands; the owner closes it at exit."""
+
+    jobs: Jobs
+    spec: ToolSpec = field(default_factory=lambda: tool_spec("bash", _DESCRIPTION, BashArguments))
+    effect: Effect = "exec"
+
+    def prepare(self, input: JsonObject, context: Context) -> PreparedCall:
+        """A call whose command is exactly the text that is judged. Raises: ToolError."""
+        arguments = parse(BashArguments, input, "bash")
+        if not arguments.command.strip():
+            raise ToolError("The command is empty. Send the command line to run.")
+        fault = text_fault(arguments.command)
+        if fault is not None:
+            raise ToolError(f"This command was not run: {fault}.")
+        access = Access("bash", arguments.command, arguments.needs or "")
+
+        async def run() -> Outcome:
+            if arguments.background:
+                return await self._leave(arguments, context)
+            return await _run(arguments, context)
+
+        async def preview() -> Json:
+            return _preview(arguments, context)
+
+        return PreparedCall((access,), run, preview)
+
+    async def _leave(self, arguments: BashArguments, context: Context) -> Outcome:
+        """Start a background job."""
+        job = await self.jobs.start(
+            shell_argv(arguments.command),
+            arguments.command,
+            _directory(context),
+            _environment(context),
+            context.scratch,
+            seconds=arguments.timeout_seconds,
+        )
+        where = f"Its output goes to {job.spool.path}." if job.spool.path else job.spool.fault
+        return Outcome(f"Still running in background as job {job.id}. {where}")
+
+
+def shell_argv(command: str) -> tuple[str, ...]:
+    """bash without anybody's start-up files. Raises: ToolError when there is no bash."""
+    bash = "/bin/bash" if os.access("/bin/bash", os.X_OK) else shutil.which("bash")
+    if bash is None:
+        raise ToolError("There is no bash on this machine. Install it to run commands.")
+    return (bash, "--noprofile", "--norc", "-c", command)
+
+
+async def _run(arguments: BashArguments, context: Context) -> Outcome:
+    seconds = arguments.timeout_seconds or DEFAULT_SECONDS
+    spool = Spool(context.scratch)
+    try:
+        process = await Process.start(
+            shell_argv(arguments.command), _directory(context), _environment(context), spool
+        )
+        ended = await process.wait(seconds, context.progress)
+        text = await asyncio.to_thread(spool.text)
+    finally:
+        await asyncio.to_thread(spool.close)
+    return _outcome(text, ended, seconds)
+
+
+def _outcome(text: str, ended: Ended, seconds: float) -> Outcome:
+    lines = [text.rstrip("\n")] if text.strip("\n") else []
+    if ended.how == "timed out":
+        lines.append(
+            f"[timed out after {seconds:g} s and was ended. Nothing can answer a question of a "
+            "command; a program that keeps running needs background: true.]"
+        )
+    elif ended.code < 0:
+        lines.append(f"[ended by {_signal_name(-ended.code)}]")
+    elif ended.code:
+        lines.append(f"[exit code {ended.code}]")
+    if ended.leftovers and ended.how == "exited":
+        lines.append(f"[{_processes(ended.leftovers)} left running had to be ended.]")
+    if ended.seconds >= _LONG_SECONDS and ended.how == "exited":
+        lines.append(f"[took {ended.seconds:.1f} s]")
+    is_error = ended.how == "timed out" or ended.code != 0
+    return Outcome("\n".join(lines) or "(no output)", is_error, exit_code=ended.code)
+
+
+def _processes(count: int) -> str:
+    return f"{count} process" if count == 1 else f"{count} processes"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _directory(context: Context) -> Path:
+    if not context.cwd.is_dir():
+        raise ToolError(f"The working directory {context.cwd} is gone. Ask the person about it.")
+    return context.cwd
+
+
+def _environment(context: Context) -> dict[str, str]:
+    return context.environment or command_environment(os.environ, context.roots)
+
+
+def _preview(arguments: BashArguments, context: Context) -> Json:
+    return {
+        "kind": "command",
+        "command": arguments.command,
+        "cwd": str(context.cwd),
+        "lines": arguments.command.count("\n") + 1,
+        "characters": len(arguments.command),
+        "background": arguments.background,
+        "needs": arguments.needs or "",
+        "reason": arguments.reason or "",
+    }
