@@ -62,6 +62,11 @@ def clean(text: str) -> str:
     return text
 
 
+def cleaned(fields: JsonObject) -> JsonObject:
+    """`fields` without lone surrogates, at any depth."""
+    return {clean(key): _without_surrogates(item) for key, item in fields.items()}
+
+
 def _without_surrogates(value: Json) -> Json:
     match value:
         case str():

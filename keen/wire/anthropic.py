@@ -30,7 +30,7 @@ from keen.wire import _claude
 from keen.wire._anthropic import DIALECT, Decoder
 from keen.wire._encoded import Encoded
 from keen.wire._handoff import handed_off
-from keen.wire._json import clean
+from keen.wire._json import clean, cleaned
 from keen.wire._overflow import classified, retry_after
 from keen.wire._quirks import allows, without
 from keen.wire._sdk import loaded
@@ -193,11 +193,14 @@ def _user(message: User) -> list[JsonObject]:
 
 def _result(result: ToolResult) -> JsonObject:
     output = clean(result.output)
-    content: list[Json] = [{"type": "text", "text": output}] if output.strip() else []
-    content += map(_image, result.images)
-    block: JsonObject = {"type": "tool_result", "tool_use_id": result.call_id}
-    if content:
-        block["content"] = content
+    if not output.strip():
+        output = "(no output)"  # a blank text is refused, and an error without content
+    content: list[Json] = [{"type": "text", "text": output}, *map(_image, result.images)]
+    block: JsonObject = {
+        "type": "tool_result",
+        "tool_use_id": result.call_id,
+        "content": content,
+    }
     if result.is_error:
         block["is_error"] = True
     return block
@@ -229,7 +232,8 @@ def _answer(message: Assistant) -> Iterator[JsonObject]:
             case Text(text) if text.strip():
                 yield {"type": "text", "text": clean(text)}
             case ToolCall():
-                yield {"type": "tool_use", "id": part.id, "name": part.name, "input": part.input}
+                call_input = cleaned(part.input)
+                yield {"type": "tool_use", "id": part.id, "name": part.name, "input": call_input}
             case _:
                 pass
 

@@ -32,7 +32,7 @@ from keen.wire import _claude
 from keen.wire._bedrock import DIALECT, Decoder, with_bytes, without_bytes
 from keen.wire._encoded import Encoded
 from keen.wire._handoff import handed_off
-from keen.wire._json import clean
+from keen.wire._json import clean, cleaned
 from keen.wire._overflow import classified
 from keen.wire._pump import pump
 from keen.wire._quirks import allows, wants, without
@@ -318,7 +318,8 @@ def _answer(message: Assistant) -> Iterator[JsonObject]:
             case Text(text) if text.strip():
                 yield {"text": clean(text)}
             case ToolCall():
-                use: JsonObject = {"toolUseId": part.id, "name": part.name, "input": part.input}
+                use: JsonObject = {"toolUseId": part.id, "name": part.name}
+                use["input"] = cleaned(part.input)
                 yield {"toolUse": use}
             case _:
                 pass

@@ -240,7 +240,7 @@ def test_blank_texts_are_never_sent() -> None:
     )
     assert [part["type"] for part in content(sent[1])] == ["tool_use"]
     result = content(sent[2])[0]
-    assert "content" not in result
+    assert result["content"] == [{"type": "text", "text": "(no output)"}]
     assert result["is_error"] is True
     assert [part["type"] for part in content(sent[4])] == ["image"]
 
@@ -260,7 +260,10 @@ def test_images_of_a_result_stand_inside_it_and_cost_tokens_by_their_pixels() ->
 
 
 def test_lone_surrogates_do_not_leave() -> None:
-    sent = messages(request(User("a\ud800b")))
+    odd = "a\ud800b"
+    call = ToolCall("c", "read_file", {odd: [odd]})
+    results = Results((ToolResult("c", "read_file", odd),))
+    sent = messages(request(User(odd), Assistant((Text(odd), call)), results))
     assert json.dumps(sent, ensure_ascii=False).encode()
 
 
