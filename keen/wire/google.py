@@ -1,0 +1,387 @@
+"""The Gemini API: contents and parts, thought signatures, calls that may have no id."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import re
+import warnings
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from keen.core.budget import DEFAULT_OUTPUT
+from keen.core.errors import ProviderError, Transient
+from keen.core.estimate import Opaque, image_tokens
+from keen.core.messages import (
+    Assistant,
+    Image,
+    Json,
+    JsonObject,
+    Message,
+    Native,
+    Results,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    User,
+)
+from keen.core.models import Effort, ModelSpec
+from keen.wire._encoded import Encoded
+from keen.wire._google import DIALECT, Decoder
+from keen.wire._handoff import handed_off
+from keen.wire._json import clean, cleaned
+from keen.wire._overflow import classified, retry_after
+from keen.wire._quirks import allows, without
+from keen.wire._sdk import loaded
+from keen.wire._tail import tail
+from keen.wire._transport import stop_refusal, translated
+from keen.wire.base import Body, Delta, Endpoint, Reply, Request
+
+if TYPE_CHECKING:
+    import httpx2
+    from google.genai import Client
+    from google.genai.types import GenerateContentResponse
+
+_TAIL_SECONDS: Final = 2.0
+"""Signature and usage may come in a chunk of their own behind the one with the finishReason."""
+_UNSIGNED: Final = "skip_thought_signature_validator"
+"""What the API documents for a call that this model did not make."""
+_INVENTED: Final = re.compile(r"call-\d+-\d+(_\d+)?")
+_VERSION: Final = re.compile(r"gemini-(\d+)(?:[.-](\d+)(?!\d))?")
+_opened: Final[ContextVar[list[httpx2.Response] | None]] = ContextVar("_opened", default=None)
+"""Where the task that is sending wants its response noted."""
+_turns: Final = itertools.count(1)
+
+
+@dataclass
+class GoogleWire:
+    """One endpoint that speaks the Gemini API."""
+
+    endpoint: Endpoint
+    dialect: str = DIALECT
+    _connection: _Connection = field(default_factory=lambda: _Connection())
+    _encoded: Encoded = field(default_factory=Encoded)
+
+    def asked_output(self, model: ModelSpec) -> int:
+        return model.asked_output or min(DEFAULT_OUTPUT, model.max_output or DEFAULT_OUTPUT)
+
+    def encode(self, request: Request) -> Body:
+        model_id = request.model.id
+        signs = _version(model_id) >= (3, 0)
+        history = handed_off(
+            request.messages, provider=self.endpoint.provider, dialect=DIALECT, model=model_id
+        )
+        encoded = [
+            self._encoded.of(message, lambda m=message: _message(m, signs), signs)
+            for message in history
+        ]
+        self._encoded.sweep()
+        generation: JsonObject = {"maxOutputTokens": request.output_tokens}
+        if allows(self.endpoint.quirks, "thinkingConfig") and (
+            thinking := _thinking(request.model, request.effort, request.output_tokens)
+        ):
+            generation["thinkingConfig"] = thinking
+        body: JsonObject = {"model": model_id, "generationConfig": generation}
+        if system := clean(request.system).strip():
+            body["systemInstruction"] = {"parts": [{"text": system}]}
+        if request.tools:
+            body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
+        body["contents"] = cast(Json, _merged(c for group in encoded for c in group))
+        return Body(body, "contents")
+
+    async def stream(self, body: Body) -> AsyncGenerator[Delta | Reply, None]:
+        provider = self.endpoint.provider
+        model = str(body.json.get("model", ""))
+        decoder = Decoder(provider, model, next(_turns))
+        secret = await self.endpoint.credential.secret()
+        with translated(provider, lambda error: _refused(error, provider)):
+            client = await self._connection.client(self.endpoint, secret or "none")
+            async with aclosing(_chunks(client, model, body.json)) as chunks:
+                async for chunk in chunks:
+                    for delta in decoder.feed(_as_json(chunk)):
+                        yield delta
+                    if decoder.finished:
+                        break
+                for delta in await tail(
+                    chunks,
+                    lambda chunk: decoder.feed(_as_json(chunk)),
+                    provider=provider,
+                    seconds=_TAIL_SECONDS,
+                ):
+                    yield delta
+        yield decoder.reply()
+
+    def without(self, field: str) -> GoogleWire:
+        return GoogleWire(without(self.endpoint, field), _connection=self._connection)
+
+    async def aclose(self) -> None:
+        await self._connection.aclose()
+
+
+@dataclass
+class _Connection:
+    """The SDK client, made on first use; collected, it would close what is under way."""
+
+    _client: Client | None = None
+    _http: httpx2.AsyncClient | None = None
+    _secret: str = ""
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def client(self, endpoint: Endpoint, secret: str) -> Client:
+        await loaded("google.genai")
+        async with self._lock:
+            if self._http is None:
+                self._http = await asyncio.to_thread(_http, endpoint)
+            if self._client is None or self._secret != secret:
+                self._client = await asyncio.to_thread(_client, endpoint, secret, self._http)
+                self._secret = secret
+            return self._client
+
+    async def aclose(self) -> None:
+        http, self._client, self._http = self._http, None, None
+        if http is not None:
+            await http.aclose()
+
+
+def _http(endpoint: Endpoint) -> httpx2.AsyncClient:
+    """keen's own client under the SDK, which else would prefer aiohttp and retry by itself.
+
+    The limit of silence is set here: the SDK's own timeout would also tell the server to end
+    every answer, however lively, after that time.
+    """
+    import httpx2
+
+    timeout = httpx2.Timeout(endpoint.idle_seconds, connect=min(15.0, endpoint.idle_seconds))
+
+    async def limit(request: httpx2.Request) -> None:
+        request.extensions["timeout"] = timeout.as_dict()
+
+    async def note(response: httpx2.Response) -> None:
+        if (opened := _opened.get()) is not None:
+            opened.append(response)
+
+    hooks = {"request": [limit], "response": [note, stop_refusal]}
+    return httpx2.AsyncClient(event_hooks=hooks, follow_redirects=True)
+
+
+def _client(endpoint: Endpoint, secret: str, http: httpx2.AsyncClient) -> Client:
+    """Reads certificates: not for the event loop."""
+    from google.genai import Client
+    from google.genai.types import HttpOptions
+
+    # An enum value newer than the SDK is no reason to write into the screen.
+    warnings.filterwarnings("ignore", module=r"google\.genai")
+    options = HttpOptions(
+        api_version="v1beta",
+        base_url=endpoint.base_url or None,
+        headers=dict(endpoint.headers),
+        httpx_async_client=http,
+    )
+    return Client(vertexai=False, api_key=secret, http_options=options)
+
+
+async def _chunks(
+    client: Any, model: str, body: JsonObject
+) -> AsyncGenerator[GenerateContentResponse, None]:
+    """The SDK's stream. The body goes out as encoded: the SDK's own forms would respell base64."""
+    from google.genai.types import (
+        AutomaticFunctionCallingConfig,
+        GenerateContentConfig,
+        HttpOptions,
+    )
+
+    sent = {name: value for name, value in body.items() if name != "model"}
+    stream = await client.aio.models.generate_content_stream(
+        model=model,
+        contents="-",
+        config=GenerateContentConfig(
+            automatic_function_calling=AutomaticFunctionCallingConfig(disable=True),
+            automatic_continuation=False,
+            http_options=HttpOptions(extra_body=sent),
+        ),
+    )
+    opened: list[httpx2.Response] = []
+    try:
+        token = _opened.set(opened)
+        try:
+            first = await anext(stream, None)  # sends the request
+        finally:
+            _opened.reset(token)
+        if first is not None:
+            yield first
+            async for chunk in stream:
+                yield chunk
+    finally:
+        # The SDK's generators stand inside one another, and closing the outer closes no inner one.
+        for response in opened:
+            await response.aclose()
+        await stream.aclose()
+
+
+def _as_json(chunk: GenerateContentResponse) -> JsonObject:
+    wanted = {"candidates", "usage_metadata", "prompt_feedback"}
+    return chunk.model_dump(mode="json", by_alias=True, exclude_none=True, include=wanted)
+
+
+def _refused(error: Exception, provider: str) -> ProviderError | None:
+    from google.genai.errors import APIError
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        return Transient(f"{provider}: the answer's stream is broken: {error.errors()[:1]}")
+    if not isinstance(error, APIError):
+        return None
+    body = cast(Json, cast(Any, error).details)
+    return classified(
+        status=error.code,
+        code=error.status or "",
+        message=error.message or str(error),
+        retry_after=retry_after({}, body),
+        provider=provider,
+        body=body,
+    )
+
+
+# Canonical to native.
+
+
+def _message(message: Message, signs: bool) -> tuple[JsonObject, ...]:
+    match message:
+        case User():
+            role, parts = "user", _user(message)
+        case Results():
+            role, parts = "user", _results(message)
+        case Assistant(native=Native(items=items)):
+            role, parts = "model", [_replayed(cast(JsonObject, item)) for item in items]
+        case Assistant():
+            role, parts = "model", list(_answer(message, signs))
+    return ({"role": role, "parts": cast(Json, parts)},) if parts else ()
+
+
+def _user(message: User) -> list[JsonObject]:
+    text = clean(message.text)
+    parts: list[JsonObject] = [{"text": text}] if text.strip() else []
+    return [*parts, *map(_image, message.images)]
+
+
+def _results(message: Results) -> list[JsonObject]:
+    """All responses first; a response holds no image here, so pictures follow as the person's."""
+    parts = [_response(result) for result in message.results]
+    for result in message.results:
+        if result.images:
+            parts.append({"text": f"Images returned by {result.name}:"})
+            parts += map(_image, result.images)
+    return parts
+
+
+def _response(result: ToolResult) -> JsonObject:
+    key = "error" if result.is_error else "output"
+    response: JsonObject = {"name": result.name, "response": {key: clean(result.output)}}
+    if not _INVENTED.fullmatch(result.call_id):
+        response["id"] = result.call_id
+    return {"functionResponse": response}
+
+
+def _image(image: Image) -> JsonObject:
+    data = base64.b64encode(image.data).decode()
+    tokens = image_tokens(image.width, image.height)
+    return {"inlineData": {"mimeType": image.media_type, "data": Opaque(data, tokens)}}
+
+
+def _replayed(part: JsonObject) -> JsonObject:
+    signature = part.get("thoughtSignature")
+    return part | {"thoughtSignature": Opaque(signature)} if isinstance(signature, str) else part
+
+
+def _answer(message: Assistant, signs: bool) -> Iterator[JsonObject]:
+    """An answer that is not this model's own: its first call says that it bears no signature."""
+    for part in message.parts:
+        match part:
+            case Text(text) if text.strip():
+                yield {"text": clean(text)}
+            case ToolCall():
+                call: JsonObject = {"name": part.name, "args": cleaned(part.input)}
+                if not _INVENTED.fullmatch(part.id):
+                    call["id"] = part.id
+                sent: JsonObject = {"functionCall": call}
+                if signs:
+                    sent["thoughtSignature"] = _UNSIGNED
+                    signs = False
+                yield sent
+            case _:
+                pass
+
+
+def _merged(contents: Iterable[JsonObject]) -> list[JsonObject]:
+    """Neighbours of one role as one content."""
+    kept: list[JsonObject] = []
+    for content in contents:
+        if kept and kept[-1]["role"] == content["role"]:
+            parts = [*cast("list[Json]", kept[-1]["parts"]), *cast("list[Json]", content["parts"])]
+            kept[-1] = {"role": content["role"], "parts": parts}
+        else:
+            kept.append(content)
+    return kept
+
+
+def _tool(tool: ToolSpec) -> JsonObject:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parametersJsonSchema": tool.schema,
+    }
+
+
+# How to think.
+
+_BUDGETS: Final[dict[Effort, int]] = {
+    "minimal": 512,
+    "low": 2_048,
+    "medium": 8_192,
+    "high": 24_576,
+    "xhigh": 32_768,
+    "max": 32_768,
+}
+
+
+def _version(model_id: str) -> tuple[int, int]:
+    """(0, 0) for what is no Gemini model; an alias like gemini-flash-latest is a recent one."""
+    name = model_id.lower()
+    if found := _VERSION.search(name):
+        return int(found.group(1)), int(found.group(2) or 0)
+    return (3, 0) if "gemini" in name and name.endswith("latest") else (0, 0)
+
+
+def _thinking(model: ModelSpec, effort: Effort | None, output_tokens: int) -> JsonObject:
+    """2.5 takes a budget, later models a level; earlier ones do not think."""
+    version = _version(model.id)
+    if version < (2, 5) or not model.reasoning:
+        return {}
+    config: JsonObject = {"includeThoughts": True}
+    if effort is None:
+        return config
+    is_pro = "pro" in model.id.lower()
+    if version < (3, 0):
+        return config | {"thinkingBudget": _budget(effort, output_tokens, is_pro)}
+    return config | {"thinkingLevel": _level(effort, is_pro, version)}
+
+
+def _budget(effort: Effort, output_tokens: int, is_pro: bool) -> int:
+    """Thoughts count as output: at most half of it. Pro thinks at least 128, Flash up to 24,576."""
+    least, most = (128, 32_768) if is_pro else (0, 24_576)
+    if effort == "none":
+        return least
+    return max(least, min(_BUDGETS[effort], most, output_tokens // 2))
+
+
+def _level(effort: Effort, is_pro: bool, version: tuple[int, int]) -> str:
+    if effort in {"none", "minimal"}:
+        return "LOW" if is_pro else "MINIMAL"
+    if effort == "medium" and is_pro and version == (3, 0):
+        return "HIGH"
+    return effort.upper() if effort in {"low", "medium"} else "HIGH"
