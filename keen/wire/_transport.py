@@ -6,14 +6,19 @@ anthropic and google-genai stand on httpx2, google-genai with aiohttp on aiohttp
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from keen.core.errors import KeenError, ProviderError, Rejected, Transient
 from keen.wire._overflow import refused
 
+Opened = TypeVar("Opened")
+
+CONNECT_SECONDS: Final = 10.0
 MAX_REFUSAL_BYTES: Final = 2**20
 """Of an error's body, after decompression: more of it says nothing new."""
 _MAX_CHAIN: Final = 12
@@ -111,6 +116,20 @@ async def stop_refusal(response: _Response) -> None:
     raise HttpRefusal(
         response.status_code, dict(response.headers), bytes(content[:MAX_REFUSAL_BYTES])
     )
+
+
+@asynccontextmanager
+async def begun(
+    request: AbstractAsyncContextManager[Opened], idle_seconds: float
+) -> AsyncGenerator[Opened]:
+    """The response of an SDK's streaming request, connected and with a whole head in bounded time.
+
+    A read timeout alone does not end a head that arrives byte by byte.
+    """
+    async with AsyncExitStack() as stack:
+        async with asyncio.timeout(idle_seconds + min(CONNECT_SECONDS, idle_seconds)):
+            response = await stack.enter_async_context(request)
+        yield response
 
 
 def _nothing(_error: Exception) -> ProviderError | None:

@@ -34,7 +34,7 @@ from keen.wire._json import clean
 from keen.wire._quirks import allows, wants, without
 from keen.wire._sse import json_events
 from keen.wire._tail import tail
-from keen.wire._transport import translated
+from keen.wire._transport import begun, translated
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
 from keen.wire.responses import Connection, asked_output, authorized
 
@@ -100,7 +100,7 @@ class ChatWire:
                     model="", messages=[], stream=True, extra_body=body.json, extra_headers=headers
                 )
                 async with (
-                    request as response,
+                    begun(request, self.endpoint.idle_seconds) as response,
                     aclosing(json_events(response.iter_bytes(), on_done=decoder.done)) as events,
                 ):
                     async for event in events:
