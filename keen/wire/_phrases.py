@@ -60,6 +60,12 @@ VETOES: Final[dict[Kind, Rows]] = {
         ),
         # OpenRouter 402, DeepSeek 402
         (r"insufficient (credits|balance|funds)|requires more credits", "Insufficient Balance"),
+        # Anthropic 400
+        (
+            r"reached your specified .{0,12}usage limits|regain access on",
+            "You have reached your specified API usage limits. You will regain access on "
+            "2026-11-01 at 00:00 UTC.",
+        ),
         # Codex 429
         (
             r"(hit|reached) your usage limit|usage limit (has been )?reached",

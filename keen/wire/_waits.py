@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -14,6 +15,9 @@ from keen.core.messages import Json
 _ASKED: Final = re.compile(
     r"\b(?:try again|retry|retrying|wait|resets?|available again)(?: again)?(?: in| after| for)?:? "
     r"(?:about |approximately )?(\d[^,;|]{0,60})"
+)
+_MOMENT: Final = re.compile(
+    r"\b(?:on|until|at) (\d{4}-\d\d-\d\d)(?:(?: at |t| )(\d\d:\d\d))?.{0,8}utc"
 )
 _DURATION: Final = re.compile(
     r"\s*(?:and )?(\d+(?:\.\d+)?) ?"
@@ -49,9 +53,21 @@ def said_wait(body: Json, text: str) -> float | None:
 
 
 def spoken_wait(text: str) -> float | None:
-    """Seconds of "try again in 6m0.5s", "retry after 20 ms"; `text` in lower case."""
+    """Seconds of "try again in 6m0.5s", "access on 2026-11-01 at 00:00 utc"; lower case."""
     asked = _ASKED.search(text)
-    return _duration(asked.group(1)) if asked else None
+    wait = _duration(asked.group(1)) if asked else None
+    return _moment(text) if wait is None else wait
+
+
+def _moment(text: str) -> float | None:
+    named = _MOMENT.search(text)
+    if named is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(f"{named.group(1)}T{named.group(2) or '00:00'}+00:00")
+    except ValueError:
+        return None
+    return max(0.0, moment.timestamp() - time.time())
 
 
 def _duration(text: str) -> float | None:

@@ -433,3 +433,14 @@ def test_bodies_say_how_long_to_wait(body: Json, seconds: float | None) -> None:
     error = classified(status=429, body=body)
     assert isinstance(error, Transient)
     assert error.retry_after == seconds
+
+
+def test_a_moment_named_in_words_is_a_wait() -> None:
+    day = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 3 * 86_400))
+    words = f"Reached your specified API usage limits. Regain access on {day} at 00:00 UTC."
+    error = judged(400, words)
+    assert isinstance(error, Transient)
+    assert error.is_spent
+    assert error.retry_after is not None
+    assert 86_400 < error.retry_after <= 3 * 86_400
+    assert retry_after({}, {"error": {"message": "on 2026-99-99 at 00:00 UTC"}}) is None
