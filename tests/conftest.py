@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 import os
 import re
@@ -12,7 +13,21 @@ from typing import Any
 
 import pytest
 
+from keen.wire.registry import sdk_of
 from tests.fakes.dialects import DIALECTS, Dialect
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import the SDKs the chosen tests need, so that no test's time limit pays for it."""
+    if session.config.option.collectonly:
+        return
+    functions = [item for item in session.items if isinstance(item, pytest.Function)]
+    specs = [item.callspec for item in functions if hasattr(item, "callspec")]
+    values = [spec.params.get("dialect") for spec in specs]
+    chosen = {value.name for value in values if isinstance(value, Dialect)}
+    for sdk in filter(None, map(sdk_of, sorted(chosen))):
+        importlib.import_module(sdk)
+
 
 _PRIVATE = re.compile(
     r"(?i).*(_API_KEY|_AUTH_TOKEN|_BASE_URL)$|AWS_.*|KEEN_.*|(http|https|all|no|ftp|ws|wss)_proxy$"
@@ -26,7 +41,7 @@ class WentOnline(RuntimeError):
 
 
 @pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
     """Refuse every connect outside loopback, and fail the test even if it caught the refusal."""
     attempts: list[object] = []
 
@@ -52,7 +67,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
     monkeypatch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    yield
+    yield attempts
     assert not attempts, f"the test tried to reach {attempts}"
 
 

@@ -86,7 +86,6 @@ PLAIN: dict[int, type[ProviderError]] = {
     403: Unauthorized,
     404: Rejected,
     408: Transient,
-    413: TooManyBytes,
     429: Transient,
 }
 
@@ -103,6 +102,18 @@ async def test_403_with_a_page_is_a_wall_on_the_way_and_not_the_key(dialect: Dia
     error = await error_of(dialect, Scripted(403, content_type="text/html", frames=(page,)))
 
     assert type(error) is Rejected
+
+
+async def test_413_with_words_is_too_many_bytes_and_without_is_left_to_the_loop(
+    dialect: Dialect,
+) -> None:
+    page = b"<html><body>Request Entity Too Large</body></html>"
+    told = await error_of(dialect, Scripted(413, content_type="text/html", frames=(page,)))
+    silent = await error_of(dialect, Scripted(413, content_type="text/plain"))
+
+    assert type(told) is TooManyBytes
+    assert type(silent) in (Rejected, TooManyBytes)
+    assert silent.status == 413
 
 
 async def test_401_in_the_middle_of_a_session(dialect: Dialect) -> None:
