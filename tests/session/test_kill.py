@@ -99,6 +99,7 @@ def campaign(directory: Path, kills: int) -> None:
     chance = random.Random(20)
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.session.worker"],
+        cwd=Path(__file__).parents[2],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -59,7 +59,11 @@ def test_a_session_of_a_hundred_megabytes_opens_in_bounded_memory(tmp_path: Path
     write(path, 10_000, 10_000)
     assert path.stat().st_size > 100_000_000
     output = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(path)], check=True, capture_output=True, text=True
+        [sys.executable, "-c", PROGRAM, str(path)],
+        cwd=Path(__file__).parents[2],
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
     messages, megabytes, seconds = output.split()
     print(f"100 MB opened in {seconds} s with {megabytes} MB")
