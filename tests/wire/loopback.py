@@ -52,7 +52,7 @@ class Loopback:
     connections: int = 0
 
     async def __aenter__(self) -> Self:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
@@ -65,14 +65,13 @@ class Loopback:
         traceback: TracebackType | None,
     ) -> None:
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._writers:
+            for writer in self._writers:
+                writer.close()
+            await asyncio.sleep(0)  # each handler sees the end of its connection and leaves
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+        self._writers.add(writer)
         self.connections += 1
         try:
             while await self._serve(reader, writer):
@@ -80,8 +79,8 @@ class Loopback:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
-            self._tasks.discard(task)
             writer.close()
+            self._writers.discard(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
