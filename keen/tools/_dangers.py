@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
-from keen.tools._plain import Places
+from keen.tools._plain import Places, glob_matches
 from keen.tools._risky_commands import (
     DANGEROUS_OPTIONS,
     GIT_EXECUTES,
@@ -20,7 +21,7 @@ from keen.tools._risky_commands import (
     WRAPPER_OPERANDS,
     WRAPPERS,
 )
-from keen.tools._syntax import Finding, Redirect, SimpleCommand, Word, is_setting, read
+from keen.tools._syntax import Finding, Hold, Redirect, SimpleCommand, Word, is_setting, read
 from keen.tools.guard import PathFacts
 
 _SED_COMMAND: Final = re.compile(r"(?:^|[;{}\n\d$/,!\s])\s*[ewW](?:\s|$)")
@@ -74,6 +75,35 @@ def readings(words: Sequence[Word]) -> list[tuple[str, ...]]:
                 found += [r for c in read(script).commands for r in readings(c.words)]
         current = _inner(current)
     return list(dict.fromkeys(found))
+
+
+def touched(command: SimpleCommand, places: Places) -> list[tuple[Path, bool]]:
+    """The paths its words and redirections may stand for, and whether it may write there."""
+    words = command.words
+    found: list[tuple[Path, bool]] = []
+    for redirect in command.redirects:
+        found += [(path, redirect.writes) for path in _spelled(redirect.target, places)]
+    for _ in range(_MOST_WRAPPED):
+        if not words:
+            break
+        writes = _base(words[0]) in WRITERS
+        for word in words[1:]:
+            found += [(path, writes) for path in _spelled(word, places)]
+        for script in _scripts(words) if _base(words[0]) in SHELLS else ():
+            found += [pair for one in read(script).commands for pair in touched(one, places)]
+        words = tuple(_inner(words) or ())
+    return found
+
+
+def _spelled(word: Word, places: Places) -> list[Path]:
+    """The paths a word, or the value glued to an option, may be: as spelled and as they lead."""
+    found: list[Path] = []
+    for text in _as_paths(word.text):
+        for name in [text, *((glob_matches(text, places) or []) if word.has_glob else [])]:
+            for start in places.starts:
+                literal = os.path.normpath(start / name)
+                found += [Path(literal), Path(os.path.realpath(literal))]
+    return found
 
 
 def _base(word: Word) -> str:
@@ -279,7 +309,8 @@ def _redirect(redirect: Redirect, places: Places) -> list[Finding]:
     for facts in places.facts(target.text or "."):
         reason = _sensitive(facts, is_write=redirect.writes)
         if reason:
-            findings.append(Finding("never", f"it {verb} {target.text}: {reason}"))
+            told = f"it {verb} {target.text}: {reason}"
+            findings.append(Finding("never", told, holds=_hold(facts, is_write=redirect.writes)))
     return findings
 
 
@@ -295,6 +326,13 @@ def _sensitive(facts: PathFacts, *, is_write: bool) -> str:
     return ""
 
 
+def _hold(facts: PathFacts, *, is_write: bool) -> Hold:
+    if facts.is_hidden or (is_write and facts.protection == "refuse"):
+        return "refuse"
+    is_protected = is_write and facts.protection != "none"
+    return "ask" if facts.is_secret or is_protected else "free"
+
+
 def _touched(words: Sequence[Word], places: Places) -> list[Finding]:
     """Operands of a program that may write: protected and secret places among them."""
     name = _base(words[0])
@@ -304,7 +342,9 @@ def _touched(words: Sequence[Word], places: Places) -> list[Finding]:
             for facts in places.facts(text):
                 reason = _why_not_touch(name, facts)
                 if reason:
-                    findings.append(Finding("never", f"{name} touches {text}: {reason}"))
+                    hold = _hold(facts, is_write=name in WRITERS)
+                    told = f"{name} touches {text}: {reason}"
+                    findings.append(Finding("never", told, holds=hold))
     return findings
 
 
@@ -321,9 +361,10 @@ def _as_paths(text: str) -> list[str]:
     return [s for s in spellings if len(s) < 4_096 and not s.startswith("-") and "\0" not in s]
 
 
-_WRITERS: Final = frozenset({
+WRITERS: Final = frozenset({
     "cp", "mv", "ln", "install", "tee", "touch", "mkdir", "rmdir", "chmod", "chown", "chgrp",
-    "patch", "tar", "unzip", "rsync", "sed", "truncate", "mktemp", "mkfifo", "split", "csplit",
+    "patch", "tar", "unzip", "rsync", "sed", "truncate", "rm", "unlink", "shred", "dd",
+    "mktemp", "mkfifo", "split", "csplit",
 })  # fmt: skip
 
 
@@ -334,12 +375,12 @@ def _why_not_touch(name: str, facts: PathFacts) -> str:
         return facts.reason
     if facts.is_secret and name not in ("touch", "git"):
         return "it may hold secrets"
-    if facts.protection in ("person", "refuse") and name in _WRITERS:
+    if facts.protection in ("person", "refuse") and name in WRITERS:
         return facts.reason
-    if facts.protection == "ask" and name in _WRITERS:
+    if facts.protection == "ask" and name in WRITERS:
         return facts.reason
     if name in ("chmod", "chown", "chgrp") and facts.root is None and facts.kind != "missing":
         return "it is outside the workspace"
-    if facts.kind == "system" and name in _WRITERS and str(facts.path) != "/dev/null":
+    if facts.kind == "system" and name in WRITERS and str(facts.path) != "/dev/null":
         return "it belongs to the system"
     return ""

@@ -66,9 +66,11 @@ INTERPRETERS: Final = frozenset({
 """Never suggested as a prefix to be allowed."""
 
 PACKAGE_RUNNERS: Final = frozenset({
-    "npx", "pnpx", "bunx", "uvx", "pipx", "uv", "poetry", "pdm", "pipenv", "hatch", "npm", "pnpm",
-    "yarn", "bundle", "cargo", "go", "dotnet", "docker", "podman",
+    "npx", "pnpx", "bunx", "uvx", "pipx", "uv", "poetry", "pdm", "pipenv", "hatch", "docker",
+    "podman",
 })  # fmt: skip
+RUNNING_WORDS: Final = frozenset({"exec", "x", "dlx", "create", "init", "run-script"})
+"""Second words that make a package manager run what is named next."""
 
 WRAPPERS: Final[dict[str, str]] = {
     "env": "uCS",

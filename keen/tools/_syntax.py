@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # the grammar is loaded with the first command, not with this
 
 Level: TypeAlias = Literal["auto", "ask", "never"]
 
+Hold: TypeAlias = Literal["free", "ask", "refuse"]
+"""What stays of a finding in yolo: protected places ask, hidden ones are refused."""
+
 _DEEPEST: Final = 80
 """Nesting beyond this is not followed but never trusted."""
 
@@ -29,6 +32,7 @@ class Finding:
     level: Level
     reason: str
     is_syntax: bool = False
+    holds: Hold = "free"
 
 
 def highest(findings: Iterable[Finding]) -> Level:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from keen.tools._dangers import danger, readings
+from keen.tools._dangers import danger, readings, touched
 from keen.tools._plain import Places, objection
 from keen.tools._plain_commands import PLAIN, SYSTEM_DIRECTORIES
 from keen.tools._second_reading import split_plainly
 from keen.tools._syntax import (
     Finding,
+    Hold,
     Level,
     Script,
     SimpleCommand,
@@ -55,10 +56,16 @@ class ShellVerdict:
     """`never` for its shell syntax alone: a full sandbox holds it."""
     is_refused: bool = False
     """Not even to be asked about: the text deceives, or is too long to be judged."""
+    holds: Hold = "free"
+    """What its operands show of hidden and protected places: binding in yolo too."""
+    held: str = ""
+    """The reason of `holds`."""
     levels: tuple[Level, ...] = ()
     """Of each part, by the table alone."""
     literal: tuple[bool, ...] = ()
     """Of each part: no globs, so that a rule may speak of its words."""
+    touched: tuple[tuple[Path, bool], ...] = ()
+    """Paths that its words may stand for, and whether it may write there: for deny rules."""
     mentions: tuple[tuple[str, ...], ...] = ()
     """Every reading of every simple command at any depth: what deny rules are held against."""
 
@@ -96,7 +103,8 @@ def verdict(
         return ShellVerdict("never", reason, is_refused=True)
     context = Context(cwd, roots, scratch)
     places = Places(context, guard or Guard(), (cwd,))
-    judged = _judged(script, places, path)
+    stages = list(zip(script.commands, _stages(script, places), strict=True))
+    judged = [_one(command, stage, path) for command, stage in stages]
     findings = [*script.findings, *(f for one in judged for f in one)]
     plain = not any(f.is_syntax or f.level == "never" for f in script.findings)
     plain = plain and _both_readings_agree(command, script)
@@ -107,14 +115,18 @@ def verdict(
     level = highest(findings)
     deciding = [f for f in findings if f.level == level]
     parts = tuple(tuple(w.text for w in c.words) for c in script.commands) if plain else ()
+    held = sorted((f for f in findings if f.holds != "free"), key=lambda f: f.holds)
     return ShellVerdict(
         level,
         deciding[0].reason if deciding else _summary(script),
         parts,
         plain,
         only_syntax=level == "never" and all(f.is_syntax for f in deciding),
+        holds=held[-1].holds if held else "free",
+        held=held[-1].reason if held else "",
         levels=tuple(highest(one) for one in judged) if plain else (),
         literal=tuple(_is_literal(c) for c in script.commands) if plain else (),
+        touched=tuple(pair for one, stage in stages for pair in touched(one, stage)),
         mentions=tuple(m for c in script.commands for m in readings(c.words)),
     )
 
@@ -129,19 +141,16 @@ def _is_literal(command: SimpleCommand) -> bool:
     )
 
 
-def _judged(script: Script, places: Places, path: str | None) -> list[list[Finding]]:
-    """The findings of each command, each seen from where the ones before it may have moved to."""
-    judged: list[list[Finding]] = []
+def _stages(script: Script, places: Places) -> Iterator[Places]:
+    """For each command, where it may start after the ones before it."""
     for command in script.commands:
-        judged.append(_one(command, places, path))
+        yield places
         words = [word for word in command.words if word.text not in ("-L", "-P", "--")]
         if words and words[0].text in ("pushd", "popd"):
             places = places.moved(Word("", is_dynamic=True))
         elif words and words[0].text == "cd":
             home = Word(os.path.expanduser("~"))
-            goal = words[1] if len(words) > 1 else home
-            places = places.moved(_known_goal(goal))
-    return judged
+            places = places.moved(_known_goal(words[1] if len(words) > 1 else home))
 
 
 def _known_goal(goal: Word) -> Word:

@@ -1,0 +1,44 @@
+"""`keen permissions`: what the policy says of a command, and the rules it goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from keen import sanitize
+from keen.core.errors import UsageError
+from keen.tools.permission import Policy, by_source
+
+
+def check(command: str, policy: Policy) -> str:
+    """The verdict in one line: `auto`, `ask` or `never`, a space, the reason."""
+    level, reason = policy.check(command)
+    return f"{level} {sanitize.line(reason)}"
+
+
+def check_command(policy: Policy, cwd: Path, words: Sequence[str]) -> int:
+    """Print the verdict on a command; several words are joined. Raises: UsageError."""
+    command = words[0] if len(words) == 1 else " ".join(words)
+    if not command.strip():
+        raise UsageError("A command is required: keen permissions check 'git status'.")
+    if policy.context.cwd != cwd:
+        raise UsageError(f"The policy was made for {policy.context.cwd}, not for {cwd}.")
+    print(check(command, policy))
+    return 0
+
+
+def list_rules(policy: Policy) -> int:
+    """Print the rules in force, what denies first, and where each comes from."""
+    held = {"full": "a full sandbox", "fs-only": "a sandbox for files only", "none": "no sandbox"}
+    print(f"mode {policy.mode}, {held[policy.sandbox]}")
+    rules = by_source(policy.rules)
+    width = max((len(rule.text) for rule in rules), default=0)
+    for rule in rules:
+        print(sanitize.line(f"{rule.kind:<5}  {rule.text:<{min(width, 60)}}  {rule.place}"))
+    for text in policy.granted:
+        print(sanitize.line(f"allow  {text}  session"))
+    print("allow  plain reads in the workspace  built-in")
+    print("deny   keen's own files, git hooks and git configuration (edits)  built-in")
+    for fault in policy.faults:
+        print(sanitize.line(f"note: {fault}"))
+    return 0
