@@ -130,7 +130,17 @@ class Toolbox:
             preview = await prepared.preview()
         except ToolError as error:
             return str(error)
-        await emit(PermissionRequested(call, preview, verdict.reason, _once(answer)))
+        await emit(
+            PermissionRequested(
+                call,
+                preview,
+                verdict.reason,
+                _once(answer),
+                verdict.choices,
+                verdict.rule,
+                verdict.prefix,
+            )
+        )
         decision = await answer
         if decision.choice == "deny":
             said = f" They said: {decision.message}" if decision.message else ""

@@ -73,6 +73,11 @@ class PermissionRequested:
     preview: Json
     reason: str
     reply: Callable[[Decision], None]
+    choices: tuple[Choice, ...] = ("once", "session", "project", "deny")
+    rule: str = ""
+    """What "project" would save: exactly this call."""
+    prefix: str = ""
+    """A wider rule that may be offered in its place; empty where none is sensible."""
 
 
 @dataclass(frozen=True, slots=True)
