@@ -21,8 +21,15 @@ class _End:
     error: BaseException | None = None
 
 
+class _Opened:
+    """The stream is open: the answer's head has come."""
+
+
 async def pump(
-    connect: Callable[[], Client], send: Callable[[Client], Any]
+    connect: Callable[[], Client],
+    send: Callable[[Client], Any],
+    *,
+    opens_within: float | None = None,
 ) -> AsyncGenerator[Any, None]:
     """The events of the botocore stream that `send(connect())` opens.
 
@@ -31,6 +38,7 @@ async def pump(
     before, the thread sends nothing or closes what it has just opened.
 
     Raises:
+        TimeoutError: the stream was not open after `opens_within` seconds.
         whatever `connect`, `send` or the stream raised.
     """
     handover = _Handover(asyncio.get_running_loop())
@@ -38,6 +46,8 @@ async def pump(
         target=handover.run, args=(connect, send), name="keen-pump", daemon=True
     ).start()
     try:
+        async with asyncio.timeout(opens_within):
+            await handover.opened()
         while True:
             match await handover.take():
                 case _End(error=None):
@@ -62,16 +72,26 @@ class _Handover:
     stream: Any = None
     is_stopped: bool = False
 
+    async def opened(self) -> None:
+        """Wait for the stream, or for the end that came instead of it."""
+        await self._some()
+        if isinstance(self.items[0], _Opened):
+            self.items.popleft()
+
     async def take(self) -> Any:
-        """The next event, or `_End`. Waits without a thread."""
+        """The next event, or `_End`."""
+        await self._some()
+        item = self.items.popleft()
+        self.room.release()
+        return item
+
+    async def _some(self) -> None:
+        """Wait, without a thread, until there is an item."""
         while not self.items:
             self.arrived.clear()
             # Cleared first: what is put from here on sets it again.
             if not self.items:
                 await self.arrived.wait()
-        item = self.items.popleft()
-        self.room.release()
-        return item
 
     def stop(self) -> None:
         """Let go of the thread. Idempotent, never blocks."""
@@ -103,6 +123,7 @@ class _Handover:
             self.stream = stream if is_wanted else None
         try:
             if is_wanted:
+                self._put(_Opened())
                 self._hand_over(stream)
         finally:
             with self.lock:

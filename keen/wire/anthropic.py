@@ -36,12 +36,13 @@ from keen.wire._quirks import allows, without
 from keen.wire._sdk import loaded
 from keen.wire._sse import DRAIN_SECONDS, json_events
 from keen.wire._tail import tail
-from keen.wire._transport import stop_refusal, translated
+from keen.wire._transport import begun, stop_refusal, translated
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
+_NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 _BREAKPOINT: Final[JsonObject] = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -64,7 +65,11 @@ class AnthropicWire:
             dialect=DIALECT,
             model=request.model.id,
         )
-        encoded = [self._encoded.of(message, lambda m=message: _message(m)) for message in history]
+        images = request.model.images
+        encoded = [
+            self._encoded.of(message, lambda m=message: _message(m, images), images)
+            for message in history
+        ]
         self._encoded.sweep()
         messages = _claude.merged((m for group in encoded for m in group), _is_result)
         thinking = _claude.thinking(
@@ -99,7 +104,10 @@ class AnthropicWire:
             request = client.messages.with_streaming_response.create(
                 model="", max_tokens=0, messages=[], stream=True, extra_body=body.json
             )
-            async with request as response, aclosing(json_events(response.iter_bytes())) as events:
+            async with (
+                begun(request, self.endpoint.idle_seconds) as response,
+                aclosing(json_events(response.iter_bytes())) as events,
+            ):
                 async for event in events:
                     for delta in decoder.feed(event):
                         yield delta
@@ -172,12 +180,13 @@ def _refused(error: Exception, provider: str) -> ProviderError | None:
 # Canonical to native.
 
 
-def _message(message: Message) -> tuple[JsonObject, ...]:
+def _message(message: Message, images: bool) -> tuple[JsonObject, ...]:
     match message:
         case User():
-            role, content = "user", _user(message)
+            role, content = "user", _user(message, images)
         case Results():
-            role, content = "user", [_result(result) for result in message.results]
+            role = "user"
+            content = [_result(result, images) for result in message.results]
         case Assistant(native=Native(items=items)):
             role, content = "assistant", [_replayed(cast(JsonObject, item)) for item in items]
         case Assistant():
@@ -185,17 +194,18 @@ def _message(message: Message) -> tuple[JsonObject, ...]:
     return ({"role": role, "content": cast(Json, content)},) if content else ()
 
 
-def _user(message: User) -> list[JsonObject]:
+def _user(message: User, images: bool) -> list[JsonObject]:
     text = clean(message.text)
     blocks: list[JsonObject] = [{"type": "text", "text": text}] if text.strip() else []
-    return [*blocks, *map(_image, message.images)]
+    return [*blocks, *(_image(image, images) for image in message.images)]
 
 
-def _result(result: ToolResult) -> JsonObject:
+def _result(result: ToolResult, images: bool) -> JsonObject:
     output = clean(result.output)
     if not output.strip():
         output = "(no output)"  # a blank text is refused, and an error without content
-    content: list[Json] = [{"type": "text", "text": output}, *map(_image, result.images)]
+    content: list[Json] = [{"type": "text", "text": output}]
+    content += [_image(image, images) for image in result.images]
     block: JsonObject = {
         "type": "tool_result",
         "tool_use_id": result.call_id,
@@ -206,7 +216,9 @@ def _result(result: ToolResult) -> JsonObject:
     return block
 
 
-def _image(image: Image) -> JsonObject:
+def _image(image: Image, is_taken: bool) -> JsonObject:
+    if not is_taken:
+        return {"type": "text", "text": _NO_IMAGES}
     data = base64.b64encode(image.data).decode()
     return {
         "type": "image",

@@ -41,7 +41,9 @@ from keen.wire._tail import tail
 from keen.wire._transport import translated
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
 
+_NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 _CACHE_POINT: Final[JsonObject] = {"cachePoint": {"type": "default"}}
+_CONNECT_SECONDS: Final = 10.0
 _TAIL_SECONDS: Final = 2.0
 """The usage comes in an event of its own behind messageStop."""
 _CACHING_CLAUDE: Final = re.compile(
@@ -69,8 +71,9 @@ class BedrockWire:
             dialect=DIALECT,
             model=request.model.id,
         )
+        traits = (family.says_status, request.model.images)
         encoded = [
-            self._encoded.of(message, lambda m=message: _message(m, family), family.says_status)
+            self._encoded.of(message, lambda m=message: _message(m, *traits), traits)
             for message in history
         ]
         self._encoded.sweep()
@@ -98,6 +101,7 @@ class BedrockWire:
             events = pump(
                 lambda: self._connection.client(self.endpoint, secret),
                 lambda client: client.converse_stream(**with_bytes(body.json))["stream"],
+                opens_within=self.endpoint.idle_seconds + _CONNECT_SECONDS,
             )
             async with aclosing(events):
                 async for event in events:
@@ -183,7 +187,7 @@ def _client(endpoint: Endpoint, secret: str) -> Any:
         endpoint_url=endpoint.base_url or None,
         config=config.Config(
             retries={"total_max_attempts": 1, "mode": "standard"},
-            connect_timeout=min(15.0, endpoint.idle_seconds),
+            connect_timeout=min(_CONNECT_SECONDS, endpoint.idle_seconds),
             read_timeout=endpoint.idle_seconds,
             tcp_keepalive=True,
         ),
@@ -262,13 +266,13 @@ def _client_error(error: Any, provider: str) -> ProviderError:
 # Canonical to native.
 
 
-def _message(message: Message, family: _Family) -> tuple[JsonObject, ...]:
+def _message(message: Message, says_status: bool, images: bool) -> tuple[JsonObject, ...]:
     match message:
         case User():
-            role, content = "user", _user(message)
+            role, content = "user", _user(message, images)
         case Results():
             role = "user"
-            content = [_result(result, family) for result in message.results]
+            content = [_result(result, says_status, images) for result in message.results]
         case Assistant(native=Native(items=items)):
             role, content = "assistant", [_replayed(cast(JsonObject, item)) for item in items]
         case Assistant():
@@ -276,24 +280,26 @@ def _message(message: Message, family: _Family) -> tuple[JsonObject, ...]:
     return ({"role": role, "content": cast(Json, content)},) if content else ()
 
 
-def _user(message: User) -> list[JsonObject]:
+def _user(message: User, images: bool) -> list[JsonObject]:
     text = clean(message.text)
     blocks: list[JsonObject] = [{"text": text}] if text.strip() else []
-    return [*blocks, *map(_image, message.images)]
+    return [*blocks, *(_image(image, images) for image in message.images)]
 
 
-def _result(result: ToolResult, family: _Family) -> JsonObject:
+def _result(result: ToolResult, says_status: bool, images: bool) -> JsonObject:
     output = clean(result.output)
     if not output.strip():
         output = "(no output)"  # a blank text block is refused, and so is an empty list
-    content: list[Json] = [{"text": output}, *map(_image, result.images)]
+    content: list[Json] = [{"text": output}, *(_image(image, images) for image in result.images)]
     block: JsonObject = {"toolUseId": result.call_id, "content": content}
-    if result.is_error and family.says_status:
+    if result.is_error and says_status:
         block["status"] = "error"
     return {"toolResult": block}
 
 
-def _image(image: Image) -> JsonObject:
+def _image(image: Image, is_taken: bool) -> JsonObject:
+    if not is_taken:
+        return {"text": _NO_IMAGES}
     data = base64.b64encode(image.data).decode()
     kind = image.media_type.removeprefix("image/").replace("jpg", "jpeg")
     tokens = image_tokens(image.width, image.height)

@@ -30,7 +30,8 @@ from keen.core.messages import (
     ToolSpec,
     User,
 )
-from keen.core.models import Effort, ModelSpec
+from keen.core.models import ModelSpec
+from keen.wire import _gemini
 from keen.wire._encoded import Encoded
 from keen.wire._google import DIALECT, Decoder
 from keen.wire._handoff import handed_off
@@ -47,15 +48,26 @@ if TYPE_CHECKING:
     from google.genai import Client
     from google.genai.types import GenerateContentResponse
 
+_CONNECT_SECONDS: Final = 10.0
 _TAIL_SECONDS: Final = 2.0
 """Signature and usage may come in a chunk of their own behind the one with the finishReason."""
+_NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 _UNSIGNED: Final = "skip_thought_signature_validator"
 """What the API documents for a call that this model did not make."""
 _INVENTED: Final = re.compile(r"call-\d+-\d+(_\d+)?")
-_VERSION: Final = re.compile(r"gemini-(\d+)(?:[.-](\d+)(?!\d))?")
-_opened: Final[ContextVar[list[httpx2.Response] | None]] = ContextVar("_opened", default=None)
-"""Where the task that is sending wants its response noted."""
 _turns: Final = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """A request on its way: `limit` is how long its head may take, by whatever drops it comes."""
+
+    limit: asyncio.Timeout
+    responses: list[httpx2.Response]
+
+
+_opening: Final[ContextVar[_Opening | None]] = ContextVar("_opening", default=None)
+"""What the task that is sending waits for; the SDK gives no hold on a response otherwise."""
 
 
 @dataclass
@@ -72,18 +84,19 @@ class GoogleWire:
 
     def encode(self, request: Request) -> Body:
         model_id = request.model.id
-        signs = _version(model_id) >= (3, 0)
+        signs = _gemini.version(model_id) >= (3, 0)
         history = handed_off(
             request.messages, provider=self.endpoint.provider, dialect=DIALECT, model=model_id
         )
+        traits = (signs, request.model.images)
         encoded = [
-            self._encoded.of(message, lambda m=message: _message(m, signs), signs)
+            self._encoded.of(message, lambda m=message: _message(m, *traits), traits)
             for message in history
         ]
         self._encoded.sweep()
         generation: JsonObject = {"maxOutputTokens": request.output_tokens}
         if allows(self.endpoint.quirks, "thinkingConfig") and (
-            thinking := _thinking(request.model, request.effort, request.output_tokens)
+            thinking := _gemini.thinking(request.model, request.effort, request.output_tokens)
         ):
             generation["thinkingConfig"] = thinking
         body: JsonObject = {"model": model_id, "generationConfig": generation}
@@ -96,12 +109,12 @@ class GoogleWire:
 
     async def stream(self, body: Body) -> AsyncGenerator[Delta | Reply, None]:
         provider = self.endpoint.provider
-        model = str(body.json.get("model", ""))
-        decoder = Decoder(provider, model, next(_turns))
+        decoder = Decoder(provider, str(body.json.get("model", "")), next(_turns))
         secret = await self.endpoint.credential.secret()
         with translated(provider, lambda error: _refused(error, provider)):
             client = await self._connection.client(self.endpoint, secret or "none")
-            async with aclosing(_chunks(client, model, body.json)) as chunks:
+            limit = self.endpoint.idle_seconds + _CONNECT_SECONDS
+            async with aclosing(_chunks(client, body.json, limit)) as chunks:
                 async for chunk in chunks:
                     for delta in decoder.feed(_as_json(chunk)):
                         yield delta
@@ -156,14 +169,17 @@ def _http(endpoint: Endpoint) -> httpx2.AsyncClient:
     """
     import httpx2
 
-    timeout = httpx2.Timeout(endpoint.idle_seconds, connect=min(15.0, endpoint.idle_seconds))
+    timeout = httpx2.Timeout(
+        endpoint.idle_seconds, connect=min(_CONNECT_SECONDS, endpoint.idle_seconds)
+    )
 
     async def limit(request: httpx2.Request) -> None:
         request.extensions["timeout"] = timeout.as_dict()
 
     async def note(response: httpx2.Response) -> None:
-        if (opened := _opened.get()) is not None:
-            opened.append(response)
+        if (opening := _opening.get()) is not None:
+            opening.responses.append(response)
+            opening.limit.reschedule(None)
 
     hooks = {"request": [limit], "response": [note, stop_refusal]}
     return httpx2.AsyncClient(event_hooks=hooks, follow_redirects=True)
@@ -186,9 +202,12 @@ def _client(endpoint: Endpoint, secret: str, http: httpx2.AsyncClient) -> Client
 
 
 async def _chunks(
-    client: Any, model: str, body: JsonObject
+    client: Any, body: JsonObject, seconds: float
 ) -> AsyncGenerator[GenerateContentResponse, None]:
-    """The SDK's stream. The body goes out as encoded: the SDK's own forms would respell base64."""
+    """The SDK's stream. The body goes out as encoded: the SDK's own forms would respell base64.
+
+    `seconds`: the longest wait for a whole response head.
+    """
     from google.genai.types import (
         AutomaticFunctionCallingConfig,
         GenerateContentConfig,
@@ -197,7 +216,7 @@ async def _chunks(
 
     sent = {name: value for name, value in body.items() if name != "model"}
     stream = await client.aio.models.generate_content_stream(
-        model=model,
+        model=body["model"],
         contents="-",
         config=GenerateContentConfig(
             automatic_function_calling=AutomaticFunctionCallingConfig(disable=True),
@@ -205,20 +224,21 @@ async def _chunks(
             http_options=HttpOptions(extra_body=sent),
         ),
     )
-    opened: list[httpx2.Response] = []
+    responses: list[httpx2.Response] = []
     try:
-        token = _opened.set(opened)
-        try:
-            first = await anext(stream, None)  # sends the request
-        finally:
-            _opened.reset(token)
+        async with asyncio.timeout(seconds) as limit:
+            token = _opening.set(_Opening(limit, responses))
+            try:
+                first = await anext(stream, None)  # sends the request
+            finally:
+                _opening.reset(token)
         if first is not None:
             yield first
             async for chunk in stream:
                 yield chunk
     finally:
         # The SDK's generators stand inside one another, and closing the outer closes no inner one.
-        for response in opened:
+        for response in responses:
             await response.aclose()
         await stream.aclose()
 
@@ -250,12 +270,12 @@ def _refused(error: Exception, provider: str) -> ProviderError | None:
 # Canonical to native.
 
 
-def _message(message: Message, signs: bool) -> tuple[JsonObject, ...]:
+def _message(message: Message, signs: bool, images: bool) -> tuple[JsonObject, ...]:
     match message:
         case User():
-            role, parts = "user", _user(message)
+            role, parts = "user", _user(message, images)
         case Results():
-            role, parts = "user", _results(message)
+            role, parts = "user", _results(message, images)
         case Assistant(native=Native(items=items)):
             role, parts = "model", [_replayed(cast(JsonObject, item)) for item in items]
         case Assistant():
@@ -263,19 +283,19 @@ def _message(message: Message, signs: bool) -> tuple[JsonObject, ...]:
     return ({"role": role, "parts": cast(Json, parts)},) if parts else ()
 
 
-def _user(message: User) -> list[JsonObject]:
+def _user(message: User, images: bool) -> list[JsonObject]:
     text = clean(message.text)
     parts: list[JsonObject] = [{"text": text}] if text.strip() else []
-    return [*parts, *map(_image, message.images)]
+    return [*parts, *(_image(image, images) for image in message.images)]
 
 
-def _results(message: Results) -> list[JsonObject]:
+def _results(message: Results, images: bool) -> list[JsonObject]:
     """All responses first; a response holds no image here, so pictures follow as the person's."""
     parts = [_response(result) for result in message.results]
     for result in message.results:
         if result.images:
             parts.append({"text": f"Images returned by {result.name}:"})
-            parts += map(_image, result.images)
+            parts += [_image(image, images) for image in result.images]
     return parts
 
 
@@ -287,7 +307,9 @@ def _response(result: ToolResult) -> JsonObject:
     return {"functionResponse": response}
 
 
-def _image(image: Image) -> JsonObject:
+def _image(image: Image, is_taken: bool) -> JsonObject:
+    if not is_taken:
+        return {"text": _NO_IMAGES}
     data = base64.b64encode(image.data).decode()
     tokens = image_tokens(image.width, image.height)
     return {"inlineData": {"mimeType": image.media_type, "data": Opaque(data, tokens)}}
@@ -335,53 +357,3 @@ def _tool(tool: ToolSpec) -> JsonObject:
         "description": tool.description,
         "parametersJsonSchema": tool.schema,
     }
-
-
-# How to think.
-
-_BUDGETS: Final[dict[Effort, int]] = {
-    "minimal": 512,
-    "low": 2_048,
-    "medium": 8_192,
-    "high": 24_576,
-    "xhigh": 32_768,
-    "max": 32_768,
-}
-
-
-def _version(model_id: str) -> tuple[int, int]:
-    """(0, 0) for what is no Gemini model; an alias like gemini-flash-latest is a recent one."""
-    name = model_id.lower()
-    if found := _VERSION.search(name):
-        return int(found.group(1)), int(found.group(2) or 0)
-    return (3, 0) if "gemini" in name and name.endswith("latest") else (0, 0)
-
-
-def _thinking(model: ModelSpec, effort: Effort | None, output_tokens: int) -> JsonObject:
-    """2.5 takes a budget, later models a level; earlier ones do not think."""
-    version = _version(model.id)
-    if version < (2, 5) or not model.reasoning:
-        return {}
-    config: JsonObject = {"includeThoughts": True}
-    if effort is None:
-        return config
-    is_pro = "pro" in model.id.lower()
-    if version < (3, 0):
-        return config | {"thinkingBudget": _budget(effort, output_tokens, is_pro)}
-    return config | {"thinkingLevel": _level(effort, is_pro, version)}
-
-
-def _budget(effort: Effort, output_tokens: int, is_pro: bool) -> int:
-    """Thoughts count as output: at most half of it. Pro thinks at least 128, Flash up to 24,576."""
-    least, most = (128, 32_768) if is_pro else (0, 24_576)
-    if effort == "none":
-        return least
-    return max(least, min(_BUDGETS[effort], most, output_tokens // 2))
-
-
-def _level(effort: Effort, is_pro: bool, version: tuple[int, int]) -> str:
-    if effort in {"none", "minimal"}:
-        return "LOW" if is_pro else "MINIMAL"
-    if effort == "medium" and is_pro and version == (3, 0):
-        return "HIGH"
-    return effort.upper() if effort in {"low", "medium"} else "HIGH"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -43,6 +44,8 @@ from keen.wire.base import Endpoint, FixedKey, Reply, Request
 from tests.wire.loopback import Answer, Loopback, sse
 
 READ = ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {}}})
+
+importlib.import_module("anthropic.resources.messages")  # before the time limit of a test runs
 
 
 def model(name: str = "claude-sonnet-4-5", **fields: Any) -> ModelSpec:
@@ -600,3 +603,13 @@ async def test_a_renewed_key_is_used_at_once() -> None:
         await ask(client)
     sent = [seen.headers["authorization"] for seen in server.requests]
     assert sent == ["Bearer key0", "Bearer key1"]
+
+
+def test_a_model_without_images_is_told_that_one_was_left_out() -> None:
+    picture = Image("image/png", b"1")
+    results = Results((ToolResult("c", "read_file", "seen", images=(picture,)),))
+    asked = request(User("go", (picture,)), Assistant((ToolCall("c", "read_file", {}),)), results)
+    blind = replace(asked, model=replace(asked.model, images=False))
+    client = wire()
+    assert json.dumps(client.encode(asked).json).count("left out") == 0
+    assert json.dumps(client.encode(blind).json).count("left out") == 2

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -43,6 +44,8 @@ from tests.wire.loopback import AWS, Answer, Loopback, aws_event
 
 CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 READ = ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {}}})
+
+importlib.import_module("boto3")  # before the time limit of a test runs
 
 
 def wire(url: str = "http://127.0.0.1:1", *, key: str = "AKIA:secret:token", **fields: Any) -> Any:
@@ -520,3 +523,13 @@ async def test_one_connection_serves_all_steps() -> None:
         for _ in range(3):
             assert (await ask(client))[-1].usage == Usage(7, output_tokens=5)
     assert server.connections == 1
+
+
+def test_a_model_without_images_is_told_that_one_was_left_out() -> None:
+    picture = Image("image/png", b"1")
+    results = Results((ToolResult("c", "read_file", "seen", images=(picture,)),))
+    asked = request(User("go", (picture,)), Assistant((ToolCall("c", "read_file", {}),)), results)
+    blind = replace(asked, model=replace(asked.model, images=False))
+    client = wire()
+    assert json.dumps(client.encode(asked).json).count("left out") == 0
+    assert json.dumps(client.encode(blind).json).count("left out") == 2

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -42,6 +44,8 @@ from tests.wire.loopback import Answer, Loopback
 
 GEMINI = "gemini-3.1-pro-preview"
 READ = ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {}}})
+
+importlib.import_module("google.genai")  # before the time limit of a test runs
 
 
 def wire(url: str = "http://127.0.0.1:1", **fields: Any) -> GoogleWire:
@@ -500,3 +504,13 @@ async def test_the_usage_behind_the_finish_reason_is_counted() -> None:
     behind: dict[str, Any] = {"candidates": [], **counted()}
     async with served(streams(*SAYS_HI, behind)) as (_, client):
         assert (await ask(client))[-1].usage == Usage(120, output_tokens=5)
+
+
+def test_a_model_without_images_is_told_that_one_was_left_out() -> None:
+    picture = Image("image/png", b"1")
+    results = Results((ToolResult("c", "read_file", "seen", images=(picture,)),))
+    asked = request(User("go", (picture,)), Assistant((ToolCall("c", "read_file", {}),)), results)
+    blind = replace(asked, model=replace(asked.model, images=False))
+    client = wire()
+    assert json.dumps(client.encode(asked).json).count("left out") == 0
+    assert json.dumps(client.encode(blind).json).count("left out") == 2

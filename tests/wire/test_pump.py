@@ -14,6 +14,8 @@ from tests.wire.loopback import AWS, Answer, Loopback, aws_event
 
 START = aws_event("messageStart", {"role": "assistant"})
 
+importlib.import_module("boto3")  # before the time limit of a test runs
+
 
 def delta(text: str) -> bytes:
     return aws_event("contentBlockDelta", {"delta": {"text": text}, "contentBlockIndex": 0})
@@ -173,6 +175,33 @@ async def test_an_error_of_the_thread_is_raised_where_the_events_are_awaited(pla
     connect, send = (fail, fail) if place == "connect" else (lambda: None, fail)
     with pytest.raises(ValueError, match="no"):
         await taken(pump(connect, send))
+
+
+async def test_a_stream_that_does_not_open_in_time_is_given_up() -> None:
+    stream = Scripted(3)
+    go = threading.Event()
+
+    def send(_: None) -> Scripted:
+        go.wait()
+        return stream
+
+    with pytest.raises(TimeoutError):
+        await taken(pump(lambda: None, send, opens_within=0.01))
+    go.set()
+    await in_thread(stream.is_closed)
+    assert stream.given == 0
+
+
+async def test_the_limit_of_opening_is_none_of_the_open_stream() -> None:
+    stream = Scripted(1, holds=True)
+    events = pump(lambda: None, lambda _: stream, opens_within=1)
+    assert await anext(events) == 0
+    waiting = asyncio.create_task(taken(events))
+    await asyncio.wait([waiting], timeout=1.2)
+    assert not waiting.done()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 async def test_botocore_still_has_the_attribute_that_cancelling_stands_on() -> None:
