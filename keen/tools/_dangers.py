@@ -369,6 +369,8 @@ WRITERS: Final = frozenset({
 
 
 def _why_not_touch(name: str, facts: PathFacts) -> str:
+    if facts.kind == "missing" and facts.reason == "cannot be resolved":
+        return ""  # it is asked about anyhow
     if name in ("echo", "printf", "grep", "rg", "egrep", "fgrep", "test", "find", "ls", "stat"):
         return ""  # words of these are text, or judged by the table of plain reads
     if facts.is_hidden:

@@ -33,6 +33,12 @@ _PROVIDERS: Final = re.compile(
 )
 """What pays for models. No setting lets a command see it."""
 
+_BEND: Final = frozenset({
+    "BASH_ENV", "ENV", "CDPATH", "GLOBIGNORE", "SHELLOPTS", "BASHOPTS", "IFS", "PS4",
+    "PROMPT_COMMAND", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES",
+})  # fmt: skip
+"""What makes bash or every program do something else than was judged; no setting lets it in."""
+
 _SET: Final[dict[str, str]] = {
     # Nothing may wait for a person: there is no terminal behind a command.
     "PAGER": "cat",
@@ -74,7 +80,7 @@ def command_environment(
     `added`: names the user lets through, also ones that look like secrets; keys of model providers
     never pass. `is_trusted`: programs of a virtual environment inside `roots` are found by name.
     """
-    wanted = {name for name in added if not _PROVIDERS.fullmatch(name)}
+    wanted = {name for name in added if not _PROVIDERS.fullmatch(name)} - _BEND
     environment = {
         name: value for name, value in inherited.items() if name in wanted or _is_kept(name, value)
     }

@@ -6,7 +6,7 @@ import fnmatch
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -39,12 +39,17 @@ class Places:
     starts: tuple[Path, ...]
     is_known: bool = True
     """False after a `cd` to a place that cannot be told."""
+    memo: dict[str, PathFacts] = field(default_factory=dict[str, PathFacts])
+    """Facts looked up for this command, so that each path is resolved once."""
 
     def facts(self, text: str) -> Iterator[PathFacts]:
         """Facts about a word taken as a path, from each directory it may be relative to."""
         starts = self.starts[:1] if os.path.isabs(text) else self.starts
         for start in starts:
-            yield self.guard.facts(os.path.join(start, text), self.context)
+            path = os.path.join(start, text)
+            if path not in self.memo:
+                self.memo[path] = self.guard.facts(path, self.context)
+            yield self.memo[path]
 
     def moved(self, operand: Word) -> Places:
         """Where the next command may start after `cd operand`."""
@@ -272,7 +277,10 @@ def _tree_objection(name: str, operand: Word, places: Places, parsed: _Parsed) -
         return None
     skips_hidden = name == "rg"
     for start in places.starts:
-        secret, turns, is_whole = _survey(start / operand.text)
+        top = start / operand.text
+        if Path(os.path.realpath(Path.home())).is_relative_to(os.path.realpath(top)):
+            return Finding("ask", f"{name} would search the whole home directory")
+        secret, turns, is_whole = _survey(top)
         if secret and (not skips_hidden or parsed.has_filter or turns):
             return Finding("ask", f"{name} would read {secret}, which may hold secrets")
         if not is_whole and (not skips_hidden or parsed.has_filter):

@@ -75,7 +75,6 @@ PLAIN: Final[dict[str, Plain]] = {
     # Names and places
     "ls": Plain(
         "1aAbBcCdFgGhHiklmnNopqQrRsStuUvxX",
-        "Iw",
         long=_words(
             "all almost-all author escape directory classify full-time group-directories-first "
             "no-group human-readable si inode size numeric-uid-gid file-type literal reverse "
@@ -186,7 +185,6 @@ PLAIN: Final[dict[str, Plain]] = {
     "od": Plain("bcdoxv", "AjNt"),
     "hexdump": Plain("Cbcdovx", "ns"),
     "xxd": Plain("aCeEiup", "clsg", most=1),  # a second one is written
-    "strings": Plain("a", "nt"),
     "grep": _GREP,
     "egrep": _GREP,
     "fgrep": _GREP,

@@ -16,7 +16,7 @@ from typing import Final
 
 from keen.tools._dangers import danger, readings, touched
 from keen.tools._plain import Places, objection
-from keen.tools._plain_commands import PLAIN, SYSTEM_DIRECTORIES
+from keen.tools._plain_commands import SYSTEM_DIRECTORIES
 from keen.tools._second_reading import split_plainly
 from keen.tools._syntax import (
     Finding,
@@ -197,7 +197,7 @@ def _system_name(word: Word) -> Word | None:
 
 def _strange_program(name: str, places: Places, path: str | None) -> Finding | None:
     """A program of a plain name must not come out of the workspace."""
-    if not path or name not in PLAIN:
+    if not path:
         return None
     where = shutil.which(name, path=path)
     if where is None:

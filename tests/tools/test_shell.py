@@ -182,6 +182,7 @@ PITFALLS = [
     "man ls",
     "awk '{print}' notes.txt",
     "jq . notes.txt",
+    "strings @notes.txt",
     "ls `pwd`",
     "ls\\",
     "",
@@ -372,6 +373,15 @@ def test_a_search_through_a_tree_with_secrets_is_asked_about(workspace: Path) ->
     assert judge("rg x", workspace).level == "ask"
 
 
+def test_a_search_through_the_home_directory_is_asked_about(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(workspace / "src"))
+
+    assert judge("grep -rn x .", workspace).level == "ask"
+    assert judge("cd src && grep -rn x", workspace).level == "ask"
+
+
 def test_a_fifo_is_not_read_unasked(workspace: Path) -> None:
     os.mkfifo(workspace / "pipe")
 
@@ -389,6 +399,8 @@ def test_a_program_out_of_the_workspace_is_not_taken_for_the_system_one(workspac
     assert found.level == "ask"
     assert str(planted) in found.reason
     assert verdict("ls", workspace, (workspace,), "/usr/bin:/bin").level == "auto"
+    planted.rename(planted.with_name("find"))
+    assert verdict("find", workspace, (workspace,), str(planted.parent)).level == "ask"
 
 
 def test_keens_own_directories_are_hidden_from_commands(workspace: Path) -> None:
@@ -490,8 +502,9 @@ def _some_run_unasked(count: int, seed: int, root: Path) -> list[str]:
     return [c for c in (_variant(chance) for _ in range(count)) if judge(c, root).level == "auto"]
 
 
-def test_no_variant_of_a_risky_command_runs_unasked(workspace: Path) -> None:
-    assert _some_run_unasked(2_000, 20_260, workspace) == []
+@pytest.mark.parametrize("seed", range(100, 108))
+def test_no_variant_of_a_risky_command_runs_unasked(seed: int, workspace: Path) -> None:
+    assert _some_run_unasked(250, seed, workspace) == []
 
 
 @pytest.mark.campaign
