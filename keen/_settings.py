@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -12,7 +12,7 @@ Strategy: TypeAlias = Literal["checkpoint", "recent", "window", "off"]
 
 
 def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
 def _one_or_many(value: object) -> object:

@@ -319,7 +319,9 @@ def _shown(location: _toml.Location, value: object) -> str:
 def _mask(value: Json, location: _toml.Location) -> Json:
     if isinstance(value, dict):
         return {name: _mask(inner, (*location, name)) for name, inner in value.items()}
-    return "***" if value and _SECRET.search(_toml.dotted(location)) else value
+    if value and _SECRET.search(_toml.dotted(location)):
+        return "***"
+    return re.sub(r"//[^/@\s]+@", "//***@", value) if isinstance(value, str) else value
 
 
 def _leaves(

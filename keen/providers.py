@@ -192,28 +192,29 @@ def known_models(
     provider: str = "",
     local: Sequence[LocalServer] = (),
 ) -> tuple[Described, ...]:
-    """Models of one provider, or of every provider that has a key or a running server.
+    """Models of one provider; without a name those of all, one each of those without a key.
 
     Imports genai-prices. Raises: ConfigError for an unknown provider.
     """
     if provider:
         client_of(settings, provider)
-        names = [provider]
+        ids = {provider: _model_ids(settings, provider, local)}
     else:
-        names = [
-            *_with_keys(settings, environment, paths),
-            *(one.provider for one in local),
-            "demo",
-        ]
+        ids = {
+            name: _model_ids(settings, name, local)
+            for name in (
+                *_with_keys(settings, environment, paths),
+                *(one.provider for one in local),
+            )
+        }
+        for name in provider_names(settings):
+            if name not in ids and (model := _first_model(settings, name)):
+                ids[name] = (model,)
     found = {(one.provider, model.id): model for one in local for model in one.models}
-    pairs = dict.fromkeys(
-        (name, model)
-        for name in dict.fromkeys(names)
-        for model in _model_ids(settings, name, local)
-    )
     return tuple(
         describe(settings, name, model, paths=paths, found=found.get((name, model)))
-        for name, model in pairs
+        for name, models in ids.items()
+        for model in dict.fromkeys(models)
     )
 
 

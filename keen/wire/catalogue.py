@@ -32,6 +32,11 @@ CLIENT_ADDRESSES: Final[Mapping[str, str]] = {
 }
 """Where a provider of the user's own is when its table names no base URL."""
 
+_NO_CHAT: Final = re.compile(
+    r"embed|tts|audio|image|live|realtime|transcri|whisper|moderation|guard|ocr|voice|sonic|orpheus"
+)
+"""Names of models that no conversation can be held with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Provider:
@@ -178,7 +183,11 @@ def known_models(provider: str) -> tuple[str, ...]:
     listed = next((one for one in priced if one.id == row.windows), None)
     if listed is None:
         return ()
-    return tuple(one.id for one in listed.models if not one.deprecated and one.context_window)
+    return tuple(
+        one.id
+        for one in listed.models
+        if one.context_window and not one.deprecated and not _NO_CHAT.search(one.id)
+    )
 
 
 def ollama_address(host: str) -> str:
