@@ -24,7 +24,7 @@ LINK_SCHEMES: Final = frozenset({"http", "https", "mailto"})
 
 
 def block(text: str) -> str:
-    """Several lines, harmless: newlines and tabs stay, CRLF becomes LF, the rest is made visible."""
+    """Several lines, harmless: newlines and tabs stay, CRLF is LF, the rest is made visible."""
     text = text.replace("\r\n", "\n")
     return _HARMFUL.sub(_visible, text) if _HARMFUL.search(text) else text
 

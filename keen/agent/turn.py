@@ -164,7 +164,7 @@ class Turn:
 
     async def _recover(self, error: ContextOverflow, emit: Emit) -> None:
         """Make room after a refusal for size; raises it with advice when that is impossible."""
-        body = self.sampler.encode(self._request())
+        body = self.sampler.encode(self.request())
         known = error.actual or error.limit or 0
         self.sampler.meter.raise_to(body, known)
         self.sampler.learn(error, self.sampler.meter.measure(body))
@@ -196,7 +196,7 @@ class Turn:
     async def _sample(self, emit: Emit) -> Reply:
         """Send the request; an answer without anything in it is asked for once more."""
         for is_last in (False, True):
-            reply, _body = await self.sampler.sample(self._request(), self._watched(emit))
+            reply, _body = await self.sampler.sample(self.request(), self._watched(emit))
             if is_last or reply.finish != "stop" or not is_empty(reply.message):
                 return reply
             await emit(Rewound("transient", 2, 0.0, "The model answered nothing."))
@@ -217,7 +217,8 @@ class Turn:
 
         return watch
 
-    def _request(self) -> Request:
+    def request(self) -> Request:
+        """The next request as it stands, before the sampler's reductions."""
         return Request(
             model=self.sampler.model,
             system=self.system,
@@ -230,7 +231,7 @@ class Turn:
 
     def _measure(self) -> int:
         """Tokens of the next request if nothing were pruned from it."""
-        sent = self.sampler.meter.measure(self.sampler.encode(self._request()))
+        sent = self.sampler.meter.measure(self.sampler.encode(self.request()))
         pruned = pruned_tokens(self.history, self.sampler.view.pruned)
         return sent + round(pruned * self.sampler.meter.ratio)
 
@@ -263,7 +264,7 @@ class Turn:
         """
         sampler = self.sampler
         effective = sampler.budget.effective
-        measured = sampler.meter.measure(sampler.encode(self._request()))
+        measured = sampler.meter.measure(sampler.encode(self.request()))
         if measured <= effective:
             return
         excess = round((measured - effective) / sampler.meter.ratio)
@@ -309,7 +310,7 @@ class Turn:
 
     def size_of(self, history: History) -> int:
         """Tokens of a request with this history, nothing reduced and no report used."""
-        request = replace(self._request(), messages=history)
+        request = replace(self.request(), messages=history)
         body = self.sampler.wire.encode(request)
         return type(self.sampler.meter)(self.sampler.meter.ratio).measure(body)
 

@@ -1,50 +1,15 @@
-"""The flags that `keen` and `keen run` share, and what they come to."""
+"""The flags that `keen` and `keen run` share."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from keen.core.errors import UsageError
-from keen.core.messages import Json
+from keen.options import PICK, Options
 
 MODES: Final = ("plan", "build", "yolo")
-PICK: Final = ""
-"""The value of a bare `--resume`: let the person choose."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line asked for. `cwd` is absolute and real."""
-
-    cwd: Path
-    model: str = ""
-    is_continued: bool = False
-    resume: str | None = None
-    is_fork: bool = False
-    mode: str = ""
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    directories: tuple[Path, ...] = ()
-    config: Path | None = None
-    mcp_config: Path | None = None
-    appended_prompt: str = ""
-    is_saved: bool = True
-    is_trusting: bool = False
-    is_debugging: bool = False
-
-    def settings(self) -> dict[str, Json]:
-        """The flags as the uppermost layer of settings, by dotted key."""
-        values: dict[str, Json] = {}
-        if self.mode:
-            values["permissions.mode"] = self.mode
-        if self.allow:
-            values["permissions.allow"] = [*self.allow]
-        if self.deny:
-            values["permissions.deny"] = [*self.deny]
-        return values
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

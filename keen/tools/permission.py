@@ -144,7 +144,7 @@ class Policy:
             if _RANK[found.kind] > _RANK[verdict.kind]:
                 verdict = found
         if verdict.kind == "ask" and not self.is_interactive:
-            return Verdict("refuse", _unasked(verdict))
+            return Verdict("refuse", self._unasked(tool, verdict))
         return verdict
 
     def grant(self, tool: str, accesses: tuple[Access, ...], decision: Decision) -> None:
@@ -157,6 +157,13 @@ class Policy:
             verdict = self._one(access)
             if verdict.kind == "ask" and "session" in verdict.choices:
                 self._remember(access)
+
+    def is_unreadable(self, path: Path) -> bool:
+        """True for a file that a search passes over: secrets, and what a rule denies."""
+        if self.guard.is_secret(path):
+            return True
+        facts = self.guard.facts(str(path), self.context)
+        return self._denied("read", Access("read", str(path)), facts) is not None
 
     def check(self, command: str) -> tuple[Level, str]:
         """What table and rules say of a command, for `keen permissions check`."""
@@ -211,9 +218,10 @@ class Policy:
         if facts.is_hidden and not named:
             if self.mode == "yolo":
                 return Verdict("refuse", f"{shown} holds {facts.reason}; only a rule opens it.")
-            return Verdict("ask", f"{shown}: {facts.reason}", _ONCE)
+            return Verdict("ask", f"{shown}: {facts.reason}", _ONCE, f"read({facts.path})")
         if facts.is_secret and not named and not self._names_secret(facts):
-            return self._unless_granted(access, Verdict("ask", f"{shown} may hold secrets", _ANY))
+            question = Verdict("ask", f"{shown} may hold secrets", _ANY, f"read({facts.path})")
+            return self._unless_granted(access, question)
         asked = self._rule("ask", "read", facts)
         if asked is not None and self.mode != "yolo":
             return Verdict("ask", f"the rule {asked.text} ({asked.place}) asks", _ONCE)
@@ -252,7 +260,7 @@ class Policy:
         if facts.protection == "person" or (facts.is_hidden and not named):
             return Verdict("ask", f"{shown}: {facts.reason}", _ONCE)
         if facts.protection == "ask" and not named:
-            return Verdict("ask", f"{shown}: {facts.reason}", _ONCE)
+            return Verdict("ask", f"{shown}: {facts.reason}", _ONCE, f"edit({facts.path})")
         return None
 
     def _ordinary_edit(self, shown: str, facts: PathFacts) -> Verdict:
@@ -316,6 +324,17 @@ class Policy:
         rules = (r for r in self.rules if r.kind == "allow" and r.subject == "read")
         return any(names_secret(rule, facts.path, roots) for rule in rules)
 
+    def _unasked(self, tool: str, verdict: Verdict) -> str:
+        """The refusal where nobody can be asked, and what would have let the call through."""
+        ways = [f"--allow '{verdict.rule}'"] if verdict.rule else []
+        if self.mode != "yolo" and (tool == "bash" or "session" in verdict.choices):
+            ways.append("--yolo")
+        way = " or ".join(ways) or "a person at the keyboard"
+        return (
+            f"Not run: {verdict.reason}, and nobody can be asked here. It would need {way}. "
+            "Find another way or go on without it, and say so at the end."
+        )
+
     def _remember(self, access: Access) -> None:
         if access.kind == "bash":
             self._grants.add_command(access, self._commands().judge(access).verdict)
@@ -344,17 +363,6 @@ def _denial(rule: Rule) -> str:
     return (
         f"The rule {rule.text} ({rule.place}) denies this. Do not try to get around it; go on "
         "without it or say what you need."
-    )
-
-
-def _unasked(verdict: Verdict) -> str:
-    """The refusal where nobody can be asked."""
-    way = f"--allow '{verdict.rule}' or --yolo" if verdict.rule else "--yolo"
-    if "session" not in verdict.choices:
-        way = "a person at the keyboard"
-    return (
-        f"Not run: {verdict.reason}, and nobody can be asked here. It would need {way}. "
-        "Find another way or go on without it, and say so at the end."
     )
 
 

@@ -142,7 +142,7 @@ def names(seen: list[Event]) -> list[str]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until `condition` holds; the test's own timeout is the limit."""
-    while not condition():  # noqa: ASYNC110 - the condition is what was seen, not an event
+    while not condition():
         await asyncio.sleep(0)
 
 

@@ -1,0 +1,173 @@
+"""`keen run`: one turn without a screen, for scripts."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from keen import __version__
+from keen.commands.arguments import add_flags, options
+from keen.commands.parsing import Parser
+from keen.core.errors import ConfigError, KeenError, UsageError
+from keen.core.messages import User
+from keen.engine import Engine, RunLimits
+from keen.headless.output import Format, Output, Result, json_line
+from keen.headless.run import (
+    EXIT_FAILED,
+    Headless,
+    Interrupts,
+    error_code,
+    exit_code,
+    say,
+    write_result,
+)
+from keen.options import Options
+from keen.sessions import Opened, open_session
+
+_FORMATS: Final[tuple[Format, ...]] = ("text", "json", "stream-json")
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one turn; returns the exit code of the contract, section 1."""
+    form = _wanted_format(words)
+    try:
+        parsed = _parser().parse_args(words)
+        form = parsed.format
+        prompt = _prompt(parsed.prompt)
+        return asyncio.run(_run(parsed, options(parsed), prompt))
+    except KeenError as error:
+        print(f"keen run: {error}", file=sys.stderr)
+        return _failed(form, error)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return EXIT_FAILED
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="keen run",
+        allow_abbrev=False,
+        description="One turn without a screen. Piped stdin is appended to the prompt.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong use, 3 context limit, 4 not configured, "
+        "5 no completion signal, 6 a limit was reached, 75 try again later, 130 interrupted.",
+    )
+    add = parser.add_argument
+    add("prompt", nargs="*", help="the words are joined")
+    add_flags(parser)
+    add("--format", "--output-format", choices=_FORMATS, default="text", help="what stdout carries")
+    add("--completion-signal", default="", metavar="TEXT", help="exit 5 if the answer lacks it")
+    add("--max-turns", type=_positive, metavar="N", help="answers of the model at most")
+    add("--max-tokens", type=_positive, metavar="N", help="input and output of the whole run")
+    add("--max-budget-usd", type=_dollars, metavar="X", help="stop when the run has cost this")
+    add("-v", "--version", action="version", version=f"keen {__version__}")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
+    return number
+
+
+def _dollars(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive amount")
+    return number
+
+
+def _wanted_format(words: Sequence[str]) -> Format:
+    """The format asked for, read before parsing, since wrong use is told in it too."""
+    for index, word in enumerate(words):
+        name, _, value = word.partition("=")
+        if name in ("--format", "--output-format"):
+            value = value or (words[index + 1] if index + 1 < len(words) else "")
+            for form in _FORMATS:
+                if form == value:
+                    return form
+    return "text"
+
+
+def _prompt(words: Sequence[str]) -> str:
+    """The words of the command line, and behind them what was piped in."""
+    said = " ".join(words)
+    piped = ""
+    if sys.stdin is not None and not sys.stdin.closed and not sys.stdin.isatty():
+        with contextlib.suppress(OSError):
+            piped = sys.stdin.buffer.read().decode("utf-8", "replace")
+    prompt = f"{said}\n{piped}" if said.strip() and piped.strip() else said or piped
+    if not prompt.strip():
+        raise UsageError("prompt is required")
+    return prompt.rstrip("\n") if piped else prompt
+
+
+def _failed(form: Format, error: KeenError) -> int:
+    """A start that failed prints the result object too."""
+    result = Result(error=error)
+    if form != "text":
+        line = result.as_json() if form == "json" else {"type": "result"} | result.as_json()
+        with contextlib.suppress(OSError):
+            print(json_line(line), end="", flush=True)
+    return error_code(error)
+
+
+async def _run(parsed: argparse.Namespace, wanted: Options, prompt: str) -> int:
+    environment = dict(os.environ)
+    task = asyncio.current_task()
+    assert task is not None
+    with Interrupts(task.cancel) as interrupts:
+        engine: Engine | None = None
+        headless: Headless | None = None
+        output = Output(1)
+        try:
+            opened = await open_session(wanted, environment)
+            engine = opened.engine
+            _limit(engine, parsed)
+            headless = Headless(engine, output, parsed.format, __version__)
+            _announce(opened)
+            await headless.started()
+            await headless.run(User(prompt))
+        except asyncio.CancelledError:
+            if not interrupts.code:
+                raise
+            task.uncancel()
+        finally:
+            if engine is not None:
+                await _closed(engine)
+        result = headless.result if headless is not None else Result()
+        if interrupts.code:
+            result.stop_reason = "interrupted"
+        elif result.error is not None:
+            say(f"keen run: {result.error}")
+        await write_result(output, parsed.format, result)
+        return interrupts.code or exit_code(result, parsed.completion_signal)
+
+
+def _limit(engine: Engine, parsed: argparse.Namespace) -> None:
+    price = engine.conversation.sampler.model.price
+    if parsed.max_budget_usd is not None and price is None:
+        raise ConfigError(
+            f"The price of {engine.model} is not known, so --max-budget-usd cannot be kept. "
+            "Use --max-tokens."
+        )
+    engine.limits = RunLimits(parsed.max_turns, parsed.max_tokens, parsed.max_budget_usd, price)
+
+
+def _announce(opened: Opened) -> None:
+    for notice in opened.engine.notices:
+        say(f"keen run: {notice}")
+
+
+async def _closed(engine: Engine) -> None:
+    """Close to the end even if a second signal comes meanwhile."""
+    closing = asyncio.ensure_future(engine.aclose())
+    while not closing.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([closing])
+    closing.result()

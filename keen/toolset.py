@@ -1,0 +1,103 @@
+"""The built-in tools of a session and the policy that decides about their calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from keen import config, trust
+from keen.config import Loaded
+from keen.paths import Paths
+from keen.tools._rules import Kind, Rule, SavedRules, Source, parse_rule
+from keen.tools.ask_user import AskUser
+from keen.tools.base import Context, Tool
+from keen.tools.bash import Bash
+from keen.tools.edit_file import EditFile
+from keen.tools.file_memory import FileMemory
+from keen.tools.glob import Glob
+from keen.tools.grep import Grep
+from keen.tools.guard import Guard
+from keen.tools.jobs import Jobs
+from keen.tools.permission import Policy
+from keen.tools.read_file import ReadFile
+from keen.tools.recall import Recall
+from keen.tools.todo import Todo
+from keen.tools.web_fetch import WebFetch
+from keen.tools.write_file import WriteFile
+
+
+def built_in_tools(
+    memory: FileMemory,
+    jobs: Jobs,
+    *,
+    is_left_out: Callable[[Path], bool],
+    is_interactive: bool,
+) -> dict[str, Tool]:
+    """The tools of one session in the order the model sees them.
+
+    `is_left_out`: files a search passes over. `ask_user` is there only where somebody answers.
+    """
+    tools: list[Tool] = [
+        ReadFile(memory),
+        WriteFile(memory),
+        EditFile(memory),
+        Glob(),
+        Grep(is_left_out),
+        Bash(jobs),
+        WebFetch(),
+        Todo(),
+        Recall(),
+    ]
+    if is_interactive:
+        tools.append(AskUser())
+    return {tool.spec.name: tool for tool in tools}
+
+
+def rules(loaded: Loaded) -> tuple[Rule, ...]:
+    """The permission rules of the settings, each with where it comes from.
+
+    Raises: ConfigError for text that is no rule.
+    """
+    settings = loaded.settings.permissions
+    found: list[Rule] = []
+    kinds: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+        ("deny", settings.deny),
+        ("ask", settings.ask),
+        ("allow", settings.allow),
+    )
+    for kind, texts in kinds:
+        for number, text in enumerate(texts):
+            origin = loaded.origins.get(f"permissions.{kind}[{number}]", "")
+            found.append(parse_rule(text, kind, _source(origin), origin))
+    return tuple(found)
+
+
+def _source(origin: str) -> Source:
+    if origin.startswith("--"):
+        return "flag"
+    return "project" if f"{os.sep}{config.PROJECT_FILE}:" in origin else "user"
+
+
+def policy(loaded: Loaded, context: Context, paths: Paths, *, is_interactive: bool) -> Policy:
+    """The policy of a session: mode and rules of the settings, what was saved for this project.
+
+    Raises: ConfigError for text that is no rule.
+    """
+    settings = loaded.settings.permissions
+    saved = SavedRules(paths.permissions_file, trust.project_root(context.cwd))
+    return Policy(
+        context,
+        mode=settings.mode,
+        rules=(*rules(loaded), *saved.load()),
+        guard=guard(paths),
+        is_interactive=is_interactive,
+        has_network=settings.network,
+        save=saved.append,
+    )
+
+
+def guard(paths: Paths) -> Guard:
+    """Who knows which paths are keen's own."""
+    own = (paths.config, paths.data, paths.cache, paths.logs)
+    return Guard(own=tuple(dict.fromkeys(own)), readable=(paths.skills,))
