@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import secrets
 import signal
@@ -186,6 +185,8 @@ class _Output:
         self._has_news = False
         os.set_blocking(descriptor, False)
         if sys.platform == "linux":
+            import fcntl
+
             with contextlib.suppress(OSError):
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _CHUNK)
 

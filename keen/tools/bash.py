@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final, Literal
@@ -111,6 +112,8 @@ class Bash:
 
 def shell_argv(command: str) -> tuple[str, ...]:
     """bash without anybody's start-up files. Raises: ToolError when there is no bash."""
+    if sys.platform == "win32":
+        raise ToolError("Commands need a POSIX system. On Windows, run keen inside WSL.")
     bash = "/bin/bash" if os.access("/bin/bash", os.X_OK) else shutil.which("bash")
     if bash is None:
         raise ToolError("There is no bash on this machine. Install it to run commands.")

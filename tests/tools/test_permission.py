@@ -320,6 +320,11 @@ def test_where_nobody_can_be_asked_a_question_is_a_refusal_with_a_way_out(
     assert refused.kind == "refuse"
     assert "--allow 'bash(npm test)'" in refused.reason
     assert bash(policy, "rm x").kind == "refuse"
+    assert "It would need --yolo." in bash(policy, "rm x").reason
+    secret = read(policy, root / ".env").reason
+    assert f"It would need --allow 'read({root}/.env)' or --yolo." in secret
+    bold = make(is_interactive=False, mode="yolo")
+    assert f"It would need --allow 'read({root}/.env)'." in read(bold, root / ".env").reason
     assert edit(policy, "/etc/hostname").kind == "refuse"
     assert fetch(policy, "example.org").kind == "refuse"
     assert "web_fetch(domain:example.org)" in fetch(policy, "example.org").reason
