@@ -21,18 +21,29 @@ from tests.fakes.server import FakeProvider
 HELLO = User("hello")
 
 
+async def errors_of(
+    dialect: Dialect, *script: Scripted, idle_seconds: float = 5.0
+) -> list[ProviderError]:
+    """The errors of as many requests as there are answers: none is sent twice."""
+    errors: list[ProviderError] = []
+    async with (
+        FakeProvider(*script) as provider,
+        open_wire(dialect, provider.url, idle_seconds=idle_seconds) as wire,
+    ):
+        for number in range(1, len(script) + 1):
+            with pytest.raises(ProviderError) as caught:
+                await hear(wire, asking(dialect, HELLO))
+            assert len(provider.requests) == number
+            errors.append(caught.value)
+    return errors
+
+
 async def error_of(
     dialect: Dialect, scripted: Scripted, *, idle_seconds: float = 5.0
 ) -> ProviderError:
-    """The error of one request, which is sent once."""
-    async with (
-        FakeProvider(scripted) as provider,
-        open_wire(dialect, provider.url, idle_seconds=idle_seconds) as wire,
-    ):
-        with pytest.raises(ProviderError) as caught:
-            await hear(wire, asking(dialect, HELLO))
-        assert len(provider.requests) == 1
-    return caught.value
+    """The error of one request."""
+    (error,) = await errors_of(dialect, scripted, idle_seconds=idle_seconds)
+    return error
 
 
 async def error_at(dialect: Dialect, origin: str) -> ProviderError:
@@ -43,16 +54,17 @@ async def error_at(dialect: Dialect, origin: str) -> ProviderError:
     return caught.value
 
 
-@pytest.mark.parametrize("wait", [None, 0, 12, -5, 10**9, 2.5, "soon", ""])
-async def test_429_is_transient_whatever_retry_after_says(
-    dialect: Dialect, wait: float | str | None
-) -> None:
-    error = await error_of(dialect, dialect.rate_limited(retry_after=wait))
+WAITS: tuple[float | str | None, ...] = (None, 0, 12, -5, 10**9, 2.5, "soon", "")
 
-    assert type(error) is Transient
-    assert error.retry_after is None or 0 <= error.retry_after <= 10**9
-    if wait in (12, 2.5) and dialect.says_retry_after:
-        assert error.retry_after == wait
+
+async def test_429_is_transient_whatever_retry_after_says(dialect: Dialect) -> None:
+    errors = await errors_of(dialect, *(dialect.rate_limited(retry_after=wait) for wait in WAITS))
+
+    for wait, error in zip(WAITS, errors, strict=True):
+        assert type(error) is Transient
+        assert error.retry_after is None or 0 <= error.retry_after <= 10**9
+        if wait in (12, 2.5) and dialect.says_retry_after:
+            assert error.retry_after == wait
 
 
 async def test_a_date_in_retry_after_is_read(dialect: Dialect) -> None:
@@ -66,19 +78,22 @@ async def test_a_date_in_retry_after_is_read(dialect: Dialect) -> None:
     assert error.retry_after is not None or dialect.name in ("google", "bedrock")
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 520, 524, 529])
-@pytest.mark.parametrize("body", ["json", "html", "empty"])
-async def test_a_failing_server_is_transient(dialect: Dialect, status: int, body: str) -> None:
-    scripted = dialect.server_error(status)
-    if body == "html":
-        page = b"<html><body>Bad gateway</body></html>"
-        scripted = Scripted(status, content_type="text/html", frames=(page,))
-    elif body == "empty":
-        scripted = Scripted(status, content_type="text/plain")
-    error = await error_of(dialect, scripted)
+FAILING = (500, 502, 503, 504, 520, 524, 529)
+GATEWAY = b"<html><body>Bad gateway</body></html>"
+BODIES: dict[str, Callable[[Dialect, int], Scripted]] = {
+    "json": lambda dialect, status: dialect.server_error(status),
+    "page": lambda _, status: Scripted(status, content_type="text/html", frames=(GATEWAY,)),
+    "nothing": lambda _, status: Scripted(status, content_type="text/plain"),
+}
 
-    assert type(error) is Transient
-    assert error.status == status
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_failing_server_is_transient(dialect: Dialect, body: str) -> None:
+    errors = await errors_of(dialect, *(BODIES[body](dialect, status) for status in FAILING))
+
+    assert [(type(error), error.status) for error in errors] == [
+        (Transient, status) for status in FAILING
+    ]
 
 
 PLAIN: dict[int, type[ProviderError]] = {
@@ -90,11 +105,11 @@ PLAIN: dict[int, type[ProviderError]] = {
 }
 
 
-@pytest.mark.parametrize("status", PLAIN)
-async def test_a_status_alone_tells_the_class(dialect: Dialect, status: int) -> None:
-    error = await error_of(dialect, Scripted(status, content_type="text/plain"))
+async def test_a_status_alone_tells_the_class(dialect: Dialect) -> None:
+    script = (Scripted(status, content_type="text/plain") for status in PLAIN)
+    errors = await errors_of(dialect, *script)
 
-    assert type(error) is PLAIN[status]
+    assert [type(error) for error in errors] == list(PLAIN.values())
 
 
 async def test_403_with_a_page_is_a_wall_on_the_way_and_not_the_key(dialect: Dialect) -> None:
@@ -226,11 +241,10 @@ async def test_a_byte_at_a_time_is_an_answer_and_can_be_cancelled(dialect: Diale
     assert task.cancelled()
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_never_takes_the_key_elsewhere(dialect: Dialect, status: int) -> None:
+async def test_a_redirect_never_takes_the_key_elsewhere(dialect: Dialect) -> None:
     async with FakeProvider() as elsewhere:
         to = {"location": f"{elsewhere.url}/v1/chat/completions"}
-        await error_of(dialect, Scripted(status, headers=to))
+        await errors_of(dialect, *(Scripted(n, headers=to) for n in (301, 302, 303, 307, 308)))
 
         came = [*elsewhere.requests, *elsewhere.strays]
         assert [request for request in came if dialect.key in str(request.headers)] == []
