@@ -113,7 +113,8 @@ class GoogleWire:
         secret = await self.endpoint.credential.secret()
         with translated(provider, lambda error: _refused(error, provider)):
             client = await self._connection.client(self.endpoint, secret or "none")
-            limit = self.endpoint.idle_seconds + _CONNECT_SECONDS
+            idle = self.endpoint.idle_seconds
+            limit = idle + min(_CONNECT_SECONDS, idle)
             async with aclosing(_chunks(client, body.json, limit)) as chunks:
                 async for chunk in chunks:
                     for delta in decoder.feed(_as_json(chunk)):
@@ -182,7 +183,7 @@ def _http(endpoint: Endpoint) -> httpx2.AsyncClient:
             opening.limit.reschedule(None)
 
     hooks = {"request": [limit], "response": [note, stop_refusal]}
-    return httpx2.AsyncClient(event_hooks=hooks, follow_redirects=True)
+    return httpx2.AsyncClient(event_hooks=hooks)  # no redirect takes the key elsewhere
 
 
 def _client(endpoint: Endpoint, secret: str, http: httpx2.AsyncClient) -> Client:
@@ -256,6 +257,8 @@ def _refused(error: Exception, provider: str) -> ProviderError | None:
         return Transient(f"{provider}: the answer's stream is broken: {error.errors()[:1]}")
     if not isinstance(error, APIError):
         return None
+    if 200 <= error.code < 300:
+        return Transient(f"{provider} sent no answer (HTTP {error.code}).", status=error.code)
     body = cast(Json, cast(Any, error).details)
     return classified(
         status=error.code,
