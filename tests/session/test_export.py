@@ -202,6 +202,7 @@ def test_an_empty_session_has_a_page() -> None:
         assert "keen session" in export([], form)
 
 
+@pytest.mark.timeout(60)
 def test_a_session_of_two_hundred_rounds_is_exported_whole() -> None:
     text = TextItem(content="para *graph*\n\n```python\nx = 1\n```\n" * 10)
     tool = ToolItem(id="1", name="bash", input={"command": "ls"}, output="line\n" * 800)

@@ -16,6 +16,8 @@ from keen.session.reading import read
 from keen.session.records import Payload, SessionRenamed, UserMessage
 from tests.session.samples import a_draft, said, turn, user
 
+pytestmark = pytest.mark.timeout(60)
+
 P = ParamSpec("P")
 T = TypeVar("T")
 ERRORS = ("ENOSPC", "EIO", "EROFS", "EDQUOT", "ESTALE", "EINTR")

@@ -154,6 +154,7 @@ def test_opening_a_file_without_any_record_fails_and_deletes_nothing(tmp_path: P
     assert path.exists()
 
 
+@pytest.mark.timeout(60)
 def test_appending_costs_the_same_at_ten_records_and_at_ten_thousand(tmp_path: Path) -> None:
     """Counted in bytes written, not in time."""
     written: list[int] = []

@@ -335,6 +335,7 @@ async def test_a_cancelled_write_is_finished_before_the_cancellation_goes_on(
     await recorder.aclose()
 
 
+@pytest.mark.timeout(60)
 async def test_a_long_turn_is_put_into_several_records_and_reads_as_one(tmp_path: Path) -> None:
     log = a_draft(tmp_path, files=FileLayer(sync=lambda _descriptor: None))
     recorder = Recorder(log)

@@ -57,22 +57,23 @@ def check_cut(data: bytes, cut: int, path: Path) -> None:
         aside.unlink()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_cut_at_every_byte_of_the_last_three_records_loses_only_what_was_cut(
-    whole: bytes, tmp_path: Path
+    whole: bytes, memory_path: Path
 ) -> None:
     start = len(b"\n".join(whole.split(b"\n")[:-4])) + 1
     for cut in range(start, len(whole) + 1):
-        check_cut(whole, cut, tmp_path / "session.jsonl")
+        check_cut(whole, cut, memory_path / "session.jsonl")
 
 
-@pytest.mark.timeout(60)
-def test_a_cut_at_two_thousand_random_places_loses_only_what_was_cut(
-    whole: bytes, tmp_path: Path
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cut_at_a_random_place_loses_only_what_was_cut(
+    seed: int, whole: bytes, memory_path: Path
 ) -> None:
-    chance = random.Random(1)
-    for _ in range(2_000):
-        check_cut(whole, chance.randrange(1, len(whole)), tmp_path / "session.jsonl")
+    chance = random.Random(seed)
+    for _ in range(500):
+        check_cut(whole, chance.randrange(1, len(whole)), memory_path / "session.jsonl")
 
 
 def half_then_whole(data: bytes) -> bytes:
@@ -188,6 +189,7 @@ def test_a_crashed_turn_becomes_one_interrupted_turn_when_the_session_is_opened(
     assert kinds(path).count("assistant_turn") == 2
 
 
+@pytest.mark.timeout(60)
 @settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
