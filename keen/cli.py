@@ -51,6 +51,26 @@ def run(words: Sequence[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        return _crashed(error)
+
+
+def _crashed(error: Exception) -> int:
+    """What only a mistake in keen itself brings about: one line here, the rest in the log."""
+    import logging
+
+    logger = logging.getLogger("keen")
+    logger.critical("keen crashed", exc_info=error)
+    files = [getattr(handler, "baseFilename", "") for handler in logger.handlers]
+    if os.environ.get("KEEN_TRACEBACK"):
+        raise error
+    print(
+        f"keen: a mistake in keen itself: {type(error).__name__}: {error}\n"
+        f"The session is saved up to here. {' '.join(filter(None, files)) or 'No log'} has the "
+        "details; KEEN_TRACEBACK=1 shows them here.",
+        file=sys.stderr,
+    )
+    return 1
 
 
 def split(words: Sequence[str]) -> tuple[str, list[str]]:

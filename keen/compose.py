@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from keen import config, providers, scratch, state, trust
+from keen import config, log, providers, scratch, state, trust
 from keen._settings import Settings
 from keen.agent.compaction import (
     CheckpointStrategy,
@@ -79,6 +79,7 @@ def choose(options: Options, environment: Mapping[str, str]) -> Chosen:
     Raises: ConfigError naming what to change.
     """
     paths = Paths.from_environment(environment)
+    log.configure(paths.logs, is_debugging=options.is_debugging)
     if options.is_trusting:
         trust.trust(options.cwd, paths)
     is_trusted = trust.is_trusted(options.cwd, paths)
