@@ -239,7 +239,7 @@ def _what_a_project_may_say(layer: _Layer, gathering: _Gathering) -> _Layer:
     for location, value in _leaves(layer.values):
         if _may_set(location) or location[0] not in Settings.model_fields:
             _put(values, location, value)
-        else:
+        elif value != {}:
             gathering.warnings.append(
                 f"{layer.place(location)}: {_toml.dotted(location)} is ignored: "
                 "a project cannot set it, only your own config.toml can"

@@ -128,7 +128,8 @@ class HelperKey:
         except TimeoutError as error:
             raise self._failed(f"gave no key within {HELPER_SECONDS:.0f} s") from error
         finally:
-            if process.returncode is None:
+            # Also when the shell itself has ended: a child of it may hold the pipe open.
+            if not process.stdout or not process.stdout.at_eof() or process.returncode is None:
                 _kill_group(process.pid)
                 await process.wait()
         key = output.decode("utf-8", "replace").strip()

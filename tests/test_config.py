@@ -190,6 +190,12 @@ def test_a_trusted_project_still_cannot_set(
     )
 
 
+def test_an_empty_table_of_a_project_is_no_offence(paths: Paths, project: Path) -> None:
+    project_file(project, "[permissions]\n[providers.anthropic]\n[mcp.servers]\n")
+
+    assert load(paths, project, trusted=True).warnings == ()
+
+
 def test_a_project_adds_to_deny_and_cannot_empty_it(paths: Paths, project: Path) -> None:
     user_file(paths, '[permissions]\ndeny = ["read(.env*)"]\n')
     project_file(project, '[permissions]\ndeny = []\nask = ["bash(git push:*)"]\n')

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -129,26 +130,33 @@ async def test_a_helper_that_fails_is_named(paths: Paths, command: str, words: s
     assert "providers.openai.api_key_helper" in str(error.value)
 
 
+@pytest.mark.parametrize("end", ["wait", "echo key"])
 async def test_a_helper_that_hangs_is_killed_with_its_children(
-    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     monkeypatch.setattr(credentials, "HELPER_SECONDS", 0.3)
     pid = tmp_path / "pid"
-    helper = f"sleep 60 & echo $! > {pid}; wait"
+    helper = f"sleep 60 & echo $! > {pid}; {end}"
 
     with pytest.raises(Unauthorized, match="gave no key within"):
         await secret("openai", paths, f'[providers.openai]\napi_key_helper = "{helper}"\n')
 
-    assert not is_running(int(pid.read_text()))
+    assert ends(int(pid.read_text()))
 
 
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+def ends(pid: int) -> bool:
+    """True once a killed process is gone, or waits for its new parent to notice."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        facts = Path(f"/proc/{pid}/stat")
+        if facts.exists() and facts.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.01)
+    return False
 
 
 async def test_a_helper_does_not_run_in_the_project(paths: Paths) -> None:

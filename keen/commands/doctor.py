@@ -20,6 +20,7 @@ from keen.commands._place import Place, Subparsers, add_place, place_of
 from keen.commands.models import local_servers
 from keen.core.errors import ConfigError
 from keen.state import read_state
+from keen.wire.catalogue import is_loopback
 from keen.wire.local import LocalServer
 
 _SMALL_WINDOW = 16_384
@@ -139,6 +140,10 @@ def _models(
     }
     for name, words in keyed.items():
         yield Finding("ok", "key", f"{name}: {words}")
+        address = _base_url(settings, name)
+        if address.startswith("http://") and not is_loopback(address):
+            words = f"the key of {name} goes unencrypted to {address}"
+            yield Finding("note", "key", words, f"Use https in providers.{name}.base_url.")
     state = read_state(place.paths)
     model = providers.choose_model(settings, place.environment, state, place.paths, local=servers)
     if not model:
@@ -166,6 +171,13 @@ def _models(
     else:
         advice = f"Run `keen auth login {provider}`, or choose another model with -m."
         yield Finding("fault", "model", f"{model} is chosen, but {provider} has no key", advice)
+
+
+def _base_url(settings: Settings, provider: str) -> str:
+    try:
+        return providers.base_url(settings, provider)
+    except ConfigError:
+        return ""
 
 
 def _servers(servers: tuple[LocalServer, ...]) -> Iterator[Finding]:

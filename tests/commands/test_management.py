@@ -292,6 +292,15 @@ async def test_doctor_names_mistakes_open_files_and_small_windows(home: Path) ->
     assert "ui.mouse = 1: expected true or false" in broken.out
 
 
+async def test_doctor_notes_a_key_that_travels_in_the_open(home: Path) -> None:
+    environment = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://gateway.invalid/v1"}
+
+    ran = await keen("doctor", home=home, environment=environment)
+
+    assert ran.code == 0
+    assert "goes unencrypted to http://gateway.invalid/v1" in ran.out
+
+
 async def test_doctor_tells_a_chosen_model_without_its_key_or_server(home: Path) -> None:
     no_key = await keen("doctor", home=home, environment={"KEEN_MODEL": "openai/gpt-5.2"})
     no_server = await keen(
