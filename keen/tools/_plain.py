@@ -211,7 +211,7 @@ def path_objection(operand: Word, places: Places, plain: Plain, name: str) -> Fi
 
 
 def _is_other_home(word: Word) -> bool:
-    return word.has_tilde and word.text.startswith("~")
+    return word.has_tilde and "~" in word.text
 
 
 def _facts_objection(text: str, facts: PathFacts, plain: Plain, name: str) -> Finding | None:

@@ -50,7 +50,8 @@ class Word:
     has_glob: bool = False
     has_brace: bool = False
     has_tilde: bool = False
-    """Begins with an unquoted `~`; a plain `~` or `~/` is already replaced in `text`."""
+    """Has an unquoted `~` that expands, at the start or as in `a=~/x`; a plain `~` or `~/` at the
+    start is already replaced in `text`."""
 
     @property
     def is_literal(self) -> bool:
@@ -144,6 +145,7 @@ _WORDS: Final = frozenset({
     "command_substitution", "process_substitution", "arithmetic_expansion", "ansi_c_string",
     "translated_string", "brace_expression", "extglob_pattern", "regex", "test_operator",
 })  # fmt: skip
+_INNER_TILDE: Final = re.compile(r"[=:]~")
 _SETTING: Final = re.compile(r"[A-Za-z_]\w*=")
 _PLAIN_NAME: Final = re.compile(r"\$\{[A-Za-z_]\w*\}|\$\{[0-9?#@*$!-]\}")
 
@@ -282,12 +284,22 @@ def _word(node: Node) -> Word:
         is_dynamic=any(part.is_dynamic for part in parts),
         has_glob=any(part.has_glob for part in parts),
         has_brace=any(part.has_brace for part in parts),
-        has_tilde=has_tilde,
+        has_tilde=has_tilde or _has_inner_tilde(parts),
     )
 
 
+def _has_inner_tilde(parts: list[Word]) -> bool:
+    """bash expands `~` behind `=` and `:` too in an argument that looks like an assignment."""
+    before = ""
+    for part in parts:
+        if part.has_tilde and (not part.text.startswith("~") or before.endswith(("=", ":"))):
+            return True
+        before += part.text
+    return False
+
+
 def _without_tilde(first: Word, text: str) -> tuple[str, bool]:
-    if not first.has_tilde:
+    if not first.has_tilde or not text.startswith("~"):
         return text, False
     if text == "~" or text.startswith("~/"):
         return os.path.expanduser("~") + text[1:], True
@@ -327,7 +339,7 @@ def _bare(source: str) -> Word:
         has_glob = has_glob or character in "*?["
         has_brace = has_brace or character in "{}"
         text.append(character)
-    tilde = source.startswith("~")
+    tilde = source.startswith("~") or _INNER_TILDE.search(source) is not None
     return Word("".join(text), has_glob=has_glob, has_brace=has_brace, has_tilde=tilde)
 
 

@@ -105,6 +105,8 @@ PITFALLS = [
     "cat ~/x",
     "cat ~root/x",
     "cat ~+/x",
+    "cat a=~/x",
+    "cat a='x':~/y",
     "cat < notes.txt",
     "cat 0< notes.txt",
     "cat notes.txt 3>f",
