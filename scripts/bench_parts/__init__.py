@@ -1,0 +1,1 @@
+"""The parts of scripts/bench: rows, what they run, and the table they fill."""
