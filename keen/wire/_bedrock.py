@@ -211,9 +211,6 @@ def _index(place: JsonObject) -> int | None:
     return index if isinstance(index, int) else None
 
 
-# Bytes: base64 in a Body and in a Native, bytes for the SDK.
-
-
 def with_bytes(body: JsonObject) -> dict[str, Any]:
     """The body as the SDK takes it. Linear in the history: for the pump's thread."""
     messages = cast("list[JsonObject]", body["messages"])

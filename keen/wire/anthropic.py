@@ -177,9 +177,6 @@ def _refused(error: Exception, provider: str) -> ProviderError | None:
     )
 
 
-# Canonical to native.
-
-
 def _message(message: Message, images: bool) -> tuple[JsonObject, ...]:
     match message:
         case User():

@@ -263,9 +263,6 @@ def _client_error(error: Any, provider: str) -> ProviderError:
     )
 
 
-# Canonical to native.
-
-
 def _message(message: Message, says_status: bool, images: bool) -> tuple[JsonObject, ...]:
     match message:
         case User():

@@ -270,9 +270,6 @@ def _refused(error: Exception, provider: str) -> ProviderError | None:
     )
 
 
-# Canonical to native.
-
-
 def _message(message: Message, signs: bool, images: bool) -> tuple[JsonObject, ...]:
     match message:
         case User():
