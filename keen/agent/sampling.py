@@ -53,6 +53,7 @@ class Sampler:
     """Model requests sent, retries and compactions included."""
     spent: Usage = field(default_factory=Usage)
     """Tokens of everything sent, compactions included."""
+    _last: tuple[Wire, Request, Body] | None = None
 
     @property
     def reserve(self) -> int:
@@ -77,7 +78,17 @@ class Sampler:
         )
 
     def encode(self, request: Request) -> Body:
-        return self.wire.encode(self.request(request))
+        """The body of `request`; the last one is kept, since a step measures before it sends."""
+        made = self.request(request)
+        if self._last is not None:
+            wire, before, body = self._last
+            # The same history is the same object: comparing its messages would walk all of them.
+            is_same = wire is self.wire and before.messages is made.messages
+            if is_same and before == made:
+                return body
+        body = self.wire.encode(made)
+        self._last = (self.wire, made, body)
+        return body
 
     async def sample(self, request: Request, emit: Emit) -> tuple[Reply, Body]:
         """One answer, and the body it answers.

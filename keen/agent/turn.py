@@ -14,7 +14,7 @@ from keen.agent.sampling import Sampler, is_empty
 from keen.agent.toolbox import Toolbox
 from keen.agent.transaction import Commit, Transaction, no_commit
 from keen.agent.view import prune, pruned_tokens
-from keen.core.errors import ContextOverflow, ProviderError
+from keen.core.errors import ContextOverflow, KeenError
 from keen.core.events import (
     CompactionSuspended,
     Emit,
@@ -91,7 +91,7 @@ class Turn:
         """
         try:
             stop = await self._rounds(emit)
-        except ProviderError as error:
+        except KeenError as error:
             self._keep_partial()
             await emit(TurnFailed(error))
             return False

@@ -76,6 +76,8 @@ def next_step(task: str, done: Sequence[Done], is_interactive: bool) -> Step:
     wanted = intent(task)
     listing = next((d for d in done if d.name == "glob"), None)
     if listing is None and wanted not in ("search", "run", "create", "remove"):
+        if done:
+            return Step("Listing the files once more.", (("glob", dict(_LISTING)),))
         return _opening("Let me list the files here.", ("glob", dict(_LISTING)))
     files = paths(listing.output) if listing is not None else []
     match wanted:

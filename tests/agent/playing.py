@@ -80,7 +80,7 @@ def a_toolbox(scratch: Path, *tools: Tool, policy: Policy | None = None) -> Tool
     here = scratch.resolve()
     context = Context(cwd=here, roots=(here,), scratch=here / "scratch")
     by_name: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools or (FakeTool(),)}
-    return Toolbox(by_name, policy or Policy(cwd=here, roots=(here,), mode="yolo"), context)
+    return Toolbox(by_name, policy or Policy(context, mode="yolo"), context)
 
 
 def a_conversation(
