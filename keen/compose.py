@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -41,6 +41,7 @@ from keen.tools.jobs import Jobs
 from keen.toolset import built_in_tools, policy
 from keen.wire import catalogue
 from keen.wire._sdk import preload
+from keen.wire.local import LocalServer
 from keen.wire.registry import sdk_of, wire_for
 
 _LEAST_ROOM: Final = 1_024
@@ -73,10 +74,24 @@ class Chosen:
         return self.loaded.settings
 
 
-def choose(options: Options, environment: Mapping[str, str]) -> Chosen:
+class NoModel(ConfigError):
+    """Neither a flag, a setting, a key nor a server says which model to use."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(_NO_MODEL)
+        self.settings = settings
+
+
+def choose(
+    options: Options, environment: Mapping[str, str], *, local: Sequence[LocalServer] = ()
+) -> Chosen:
     """Settings and model of a start, read without touching the network or an SDK. Blocking.
 
-    Raises: ConfigError naming what to change.
+    `local`: servers that were found, for when nothing else names a model.
+
+    Raises:
+        NoModel: nothing names a model.
+        ConfigError: naming what to change.
     """
     paths = Paths.from_environment(environment)
     log.configure(paths.logs, is_debugging=options.is_debugging)
@@ -94,9 +109,11 @@ def choose(options: Options, environment: Mapping[str, str]) -> Chosen:
         paths=paths,
         file=options.config,
     )
-    name = providers.choose_model(loaded.settings, environment, state.read_state(paths), paths)
+    name = providers.choose_model(
+        loaded.settings, environment, state.read_state(paths), paths, local=local
+    )
     if not name:
-        raise ConfigError(_NO_MODEL)
+        raise NoModel(loaded.settings)
     provider, model, effort = catalogue.parse_model(name)
     client = providers.client_of(loaded.settings, provider)
     if (sdk := sdk_of(client)) is not None:
@@ -107,6 +124,8 @@ def choose(options: Options, environment: Mapping[str, str]) -> Chosen:
         notices.append(
             f"This folder is not trusted: {', '.join(ignored)} ignored. --trust once uses them."
         )
+    if local:
+        notices.append(f"No model is set: using {name}, which runs on this machine.")
     return Chosen(loaded, paths, provider, model, effort, is_trusted, tuple(notices))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from keen.paths import Paths
 from keen.state import State
 from keen.wire import catalogue
 from keen.wire.base import Credential, Endpoint
-from keen.wire.local import LocalModel, LocalServer, ask
+from keen.wire.local import LocalModel, LocalServer, ask, find, usual_addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,21 @@ def choose_model(
     return next((f"{one.provider}/{one.models[0].id}" for one in local if one.models), "")
 
 
+async def local_servers(settings: Settings, *, only: str = "") -> tuple[LocalServer, ...]:
+    """The servers of this machine that answer: the usual ones, and those the settings name."""
+    addresses = {
+        name: base_url(settings, name)
+        for name in provider_names(settings)
+        if _is_chat(settings, name) and is_local(settings, name) and only in ("", name)
+    }
+    usual = usual_addresses()
+    found = await find({name: at for name, at in addresses.items() if name in usual})
+    own = await asyncio.gather(
+        *(ask(name, at) for name, at in addresses.items() if name not in usual)
+    )
+    return (*found, *(server for server in own if server is not None))
+
+
 def known_models(
     settings: Settings,
     environment: Mapping[str, str],
@@ -250,6 +266,13 @@ def _credential(
         is_local=is_local(settings, provider),
     )
     return auth.with_account(found) if client == "codex" and not table.account_id else found
+
+
+def _is_chat(settings: Settings, name: str) -> bool:
+    table = settings.providers.get(name)
+    return not (table and name not in usual_addresses() and not table.base_url) and (
+        client_of(settings, name) == "chat"
+    )
 
 
 def _with_keys(settings: Settings, environment: Mapping[str, str], paths: Paths) -> Iterator[str]:

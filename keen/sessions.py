@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from keen import __version__
-from keen.compose import Chosen, choose, compose
+from keen.compose import Chosen, NoModel, choose, compose
 from keen.core.errors import SessionError, UsageError
 from keen.core.messages import Assistant, User
 from keen.engine import Engine
 from keen.options import PICK, Options
+from keen.providers import local_servers
 from keen.session.checkpoint import Recorder
 from keen.session.log import Log
 from keen.session.projection import conversation, last_usage
@@ -38,7 +39,7 @@ async def open_session(
         SessionError: the session is in use by another process, or cannot be read.
         ConfigError: no model, a wrong setting, a window that is too small.
     """
-    chosen = await asyncio.to_thread(choose, options, environment)
+    chosen = await _chosen(options, environment)
     store = Store(chosen.paths.sessions)
     log, records = await asyncio.to_thread(_log, options, chosen, store)
     recorder = Recorder(log)
@@ -60,6 +61,17 @@ async def open_session(
     if log.reason is not None:
         engine.notices = (*engine.notices, f"Nothing is saved: {log.reason}")
     return Opened(engine, tuple(records))
+
+
+async def _chosen(options: Options, environment: Mapping[str, str]) -> Chosen:
+    """What settings and keys say; where they say nothing, what runs on this machine."""
+    try:
+        return await asyncio.to_thread(choose, options, environment)
+    except NoModel as error:
+        servers = await local_servers(error.settings)
+        if not any(server.models for server in servers):
+            raise
+    return await asyncio.to_thread(choose, options, environment, local=servers)
 
 
 _UNSAVED = "This session is kept in memory only; there is no log to search."

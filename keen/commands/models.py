@@ -8,12 +8,9 @@ import sys
 from collections.abc import Sequence
 
 from keen import providers, sanitize
-from keen._settings import Settings
 from keen.commands._place import Subparsers, add_place, place_of
 from keen.core.models import Price
-from keen.providers import Described
-from keen.wire import local
-from keen.wire.local import LocalServer
+from keen.providers import Described, local_servers
 
 _HEADINGS = ("MODEL", "WINDOW", "FROM", "OUTPUT", "$ IN / OUT PER MILLION")
 
@@ -48,21 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def local_servers(settings: Settings, *, only: str = "") -> tuple[LocalServer, ...]:
-    """The servers of this machine that answer: the usual ones, and those the settings name."""
-    addresses = {
-        name: providers.base_url(settings, name)
-        for name in providers.provider_names(settings)
-        if _is_chat(settings, name) and providers.is_local(settings, name) and only in ("", name)
-    }
-    usual = local.usual_addresses()
-    found = await local.find({name: at for name, at in addresses.items() if name in usual})
-    own = await asyncio.gather(
-        *(local.ask(name, at) for name, at in addresses.items() if name not in usual)
-    )
-    return (*found, *(server for server in own if server is not None))
-
-
 def row(model: Described) -> tuple[str, ...]:
     """One line of the table as its cells."""
     spec = model.spec
@@ -86,13 +68,6 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
-
-
-def _is_chat(settings: Settings, name: str) -> bool:
-    table = settings.providers.get(name)
-    return not (table and name not in local.usual_addresses() and not table.base_url) and (
-        providers.client_of(settings, name) == "chat"
-    )
 
 
 def _price(price: Price | None, *, is_local: bool) -> str:

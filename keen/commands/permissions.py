@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from keen import sanitize
+from keen.commands._place import Place, Subparsers, add_place, place_of
 from keen.core.errors import UsageError
+from keen.tools._environment import command_environment
+from keen.tools.base import Context
 from keen.tools.permission import Policy, by_source
+from keen.toolset import policy
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `permissions` with its actions to a parser."""
+    parser = subparsers.add_parser("permissions", help="what may run unasked, and why")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("check", help="the verdict on a shell command")
+    add_place(check)
+    check.add_argument("command", nargs="+", metavar="COMMAND", help="as bash would read it")
+    add_place(actions.add_parser("list", help="the rules in force and where each comes from"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked; the exit code. Raises: UsageError, ConfigError."""
+    place = place_of(arguments)
+    judge = _policy(place)
+    if arguments.action == "check":
+        return check_command(judge, place.cwd, arguments.command)
+    return list_rules(judge)
+
+
+def _policy(place: Place) -> Policy:
+    """The policy that a session in this place would start with."""
+    loaded = place.load()
+    roots = (place.cwd,)
+    environment = command_environment(
+        place.environment,
+        roots,
+        added=loaded.settings.permissions.env,
+        is_trusted=place.is_trusted,
+    )
+    context = Context(place.cwd, roots, place.paths.cache / "scratch", environment=environment)
+    return policy(loaded, context, place.paths, is_interactive=True)
 
 
 def check(command: str, policy: Policy) -> str:
