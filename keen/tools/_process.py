@@ -159,7 +159,7 @@ class Process:
 
     def _left(self) -> set[int]:
         if _HAS_PROC:
-            return set(_members(self.pid, self._mark))
+            return _members(self.pid, self._mark)
         return {self.pid} if _is_group(self.pid) else set()
 
     def _signal(self, number: signal.Signals, left: set[int]) -> None:
@@ -292,19 +292,28 @@ def _pids() -> Iterator[int]:
     yield from (int(name) for name in names if name.isdecimal())
 
 
-def _members(session: int, mark: str) -> Iterator[int]:
-    """Living processes of a session, and those elsewhere that carry its mark."""
+def _members(session: int, mark: str) -> set[int]:
+    """Living processes of a session, those elsewhere that carry its mark, and their children."""
     wanted = f"{MARKER}={mark}".encode()
+    members: set[int] = set()
+    parents: dict[int, int] = {}
     for pid in _pids():
         fields = _status(pid)
         if fields is None or fields[0] in ("Z", "X"):
             continue
-        if int(fields[3]) == session:
-            yield pid
-            continue
-        with contextlib.suppress(OSError):
-            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                yield pid
+        parents[pid] = int(fields[1])
+        if int(fields[3]) == session or _carries(pid, wanted):
+            members.add(pid)
+    while more := {pid for pid, parent in parents.items() if parent in members} - members:
+        members |= more
+    return members
+
+
+def _carries(pid: int, wanted: bytes) -> bool:
+    try:
+        return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def _status(pid: int) -> list[str] | None:

@@ -55,12 +55,21 @@ def leftovers(mark: str) -> list[int]:
             continue
         try:
             environment = Path(f"/proc/{name}/environ").read_bytes()
-            state = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
-        if f"KEEN_TEST={mark}".encode() in environment.split(b"\0") and state not in "ZX":
+        is_marked = f"KEEN_TEST={mark}".encode() in environment.split(b"\0")
+        if is_marked and is_alive(int(name)):
             found.append(int(name))
     return found
+
+
+def is_alive(pid: int) -> bool:
+    """False for one that is gone or only waits to be collected."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
 
 
 async def bash(context: Context, command: str, **more: Json) -> Outcome:
@@ -183,6 +192,15 @@ async def test_no_daemon_survives(daemon: str, context: Context, mark: str) -> N
 
     assert "done" in found.output
     assert leftovers(mark) == []
+
+
+async def test_a_child_without_mark_and_session_is_ended_with_its_parent(context: Context) -> None:
+    daemon = "setsid env -i bash -c 'echo $$ > pid; exec sleep 1000'"
+
+    await bash(context, f"{daemon} & sleep 1000", timeout_seconds=1)
+
+    pid = int((context.cwd / "pid").read_text())
+    assert not is_alive(pid)
 
 
 async def test_what_is_printed_after_the_exit_of_the_shell_is_still_read(context: Context) -> None:
