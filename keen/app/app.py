@@ -1,0 +1,166 @@
+"""The app: its screen, its colours, its terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import events
+from textual.app import App
+from textual.binding import BindingType
+
+from keen import sanitize
+from keen.app.desk import Desk, Opened
+from keen.app.look import look_of, textual_theme
+from keen.app.screens.chat import ChatScreen
+from keen.app.tally import Tally
+from keen.app.units import dollars, duration, several, tokens
+from keen.themes import Palette
+
+if TYPE_CHECKING:
+    from keen._settings import Settings
+
+_RELOAD_SECONDS: Final = 2.0
+
+
+class KeenApp(App[int], inherit_bindings=False):
+    """One conversation at a time. `summary` is what is said on the normal screen afterwards."""
+
+    CSS_PATH = "keen.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = []
+    NOTIFICATION_TIMEOUT = 4
+
+    def __init__(self, desk: Desk) -> None:
+        palette = desk.early.palette
+        # Textual writes its theme's name into its variables at once; ours must be there by then.
+        super().__init__(ansi_color=palette.is_ansi or None)
+        self.desk = desk
+        self.look = look_of(palette)
+        self.register_theme(textual_theme(palette))
+        self.theme = palette.name
+        self.summary = ""
+        self.fault = ""
+        """Why the start failed, told on stderr with exit code 1."""
+        self._settings: Settings | None = None
+        self._is_focused = True
+        self._theme_time = 0.0
+
+    def on_mount(self) -> None:
+        self.chat = ChatScreen(self.desk, self.look)
+        self.push_screen(self.chat)
+        self._set_title("keen")
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._hang_up, number)
+        self.call_after_refresh(self._warm_up)
+
+    def on_unmount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+
+    def _hang_up(self, number: int) -> None:
+        """The window was closed, or somebody wants keen to end: save and go."""
+        self.exit_code = 128 + number
+        self.chat.leave()
+
+    exit_code = 0
+
+    def _warm_up(self) -> None:
+        """Load what the first answer will need, beside the loop."""
+        self.run_worker(_import_drawing, thread=True, group="warm", exit_on_error=False)
+
+    # Colours.
+
+    def use_palette(self, palette: Palette) -> None:
+        """Another theme, at once."""
+        self.look = look_of(palette)
+        self.register_theme(textual_theme(palette))
+        self.theme = palette.name
+        self.refresh_css(animate=False)
+        self.chat.restyle(self.look)
+
+    def settings_known(self, settings: Settings) -> None:
+        """The settings have been read."""
+        self._settings = settings
+
+    # The terminal.
+
+    def write_raw(self, sequence: str) -> None:
+        """A control sequence of keen's own."""
+        if sequence and self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
+            self._driver.flush()
+
+    def repaint(self) -> None:
+        """Draw everything again, whatever the terminal shows."""
+        self.write_raw("\x1b[2J")
+        self.refresh(repaint=True, layout=True)
+        self.screen.refresh(repaint=True, layout=True)
+
+    def _set_title(self, title: str) -> None:
+        self.write_raw(f"\x1b]2;{sanitize.line(title)}\x07")
+
+    def on_app_focus(self, _event: events.AppFocus) -> None:
+        self._is_focused = True
+        self.chat.card.hush()
+        self.chat.question.hush()
+
+    def on_app_blur(self, _event: events.AppBlur) -> None:
+        self._is_focused = False
+
+    def call_attention(self, words: str) -> None:
+        """Bell and desktop notice, as the settings want it."""
+        wanted = self._settings.ui.notify if self._settings is not None else "unfocused"
+        if wanted == "off" or (wanted == "unfocused" and self._is_focused):
+            return
+        said = sanitize.line(words).replace(";", ",")
+        program = os.environ.get("TERM_PROGRAM", "") + os.environ.get("TERM", "")
+        if "kitty" in program:
+            notice = f"\x1b]99;;{said}\x1b\\"
+        elif "rxvt" in program:
+            notice = f"\x1b]777;notify;keen;{said}\x07"
+        else:
+            notice = f"\x1b]9;{said}\x07"
+        if os.environ.get("TMUX"):
+            notice = "\x1bPtmux;" + notice.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+        self.write_raw(notice + "\x07")
+
+    # The end.
+
+    def farewell(self, opened: Opened | None, tally: Tally) -> None:
+        """What is printed once the screen is gone."""
+        if opened is None or not tally.turns:
+            return
+        engine = opened.engine
+        name = self.chat.status_line.status.name or "This session"
+        used = engine.usage
+        parts = [
+            name,
+            duration(self.chat.now() - tally.started),
+            f"{tokens(used.total_tokens)} tokens",
+        ]
+        cost = engine.cost_usd
+        if cost is not None:
+            parts.append(dollars(cost))
+        if tally.changed:
+            parts.append(several(len(tally.changed), "file") + " changed")
+        lines = [sanitize.line(" · ".join(parts))]
+        recorder = engine.recorder
+        if recorder is not None and recorder.reason:
+            lines.append(sanitize.line(f"Not everything was saved: {recorder.reason}"))
+        elif recorder is not None and recorder.log.path is not None:
+            lines.append(f"Go on with: keen -r {engine.session_id}")
+        self.summary = "\n".join(lines)
+
+
+def _import_drawing() -> None:
+    """What draws Markdown and code takes a tenth of a second to load."""
+    from keen.app import markdown
+    from keen.app.look import look_of as look
+    from keen.themes import DEFAULT, load
+
+    markdown.lines("# a\n\n- b\n\n```python\npass\n```\n", 40, look(load(DEFAULT)))

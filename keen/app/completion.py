@@ -1,0 +1,203 @@
+"""What is offered while somebody writes: commands, files, earlier prompts, hits of a search."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Final, Literal, TypeAlias
+
+from keen.app.commands import COMMANDS, find
+from keen.app.fuzzy import ranked
+from keen.app.screens.opening import Opening
+from keen.app.widgets.panels import Suggestion
+
+Offer: TypeAlias = Literal["", "command", "file", "history", "search"]
+
+_FILE: Final = re.compile(r"(?:^|\s)@(\S*)$")
+_FILES_SECONDS: Final = 10.0
+_ONE_LINE: Final = 200
+
+
+class Completion:
+    """Offers rows beside the prompt, and puts the chosen one into it."""
+
+    def __init__(self, screen: Opening) -> None:
+        self._screen = screen
+        self._offer: Offer = ""
+        self._draft = ""
+        self._files: Sequence[str] = ()
+        self._files_read = 0.0
+        self._closed_at = ""
+        """The text for which the person closed the list."""
+
+    @property
+    def takes_enter(self) -> bool:
+        """True when Enter takes the row instead of sending the text."""
+        chosen = self._screen.suggestions.chosen
+        if self._offer == "command":
+            return chosen is not None and chosen.value != self._screen.prompt.text.strip()
+        return self._offer != ""
+
+    def is_command(self, text: str) -> bool:
+        """True for text that is a slash command, known or not; a path is none."""
+        return "/" not in text[1:].split(maxsplit=1)[0] if len(text) > 1 else False
+
+    def update(self) -> None:
+        """The prompt's text has changed."""
+        if self._offer in ("history", "search"):
+            self._narrow()
+            return
+        prompt = self._screen.prompt
+        text = prompt.text
+        if text != self._closed_at:
+            self._closed_at = ""
+        self._offer = ""
+        rows: Sequence[Suggestion] = ()
+        if self._closed_at:
+            pass
+        elif text.startswith("/") and "\n" not in text and " " not in text:
+            self._offer, rows = "command", _commands(text[1:])
+        elif (match := _FILE.search(prompt.text_before_cursor)) is not None:
+            self._offer, rows = "file", self._matching_files(match[1])
+        if rows:
+            self._screen.suggestions.offer(rows)
+        else:
+            self._offer = ""
+            self._screen.suggestions.close()
+
+    def accept(self) -> None:
+        """Take the chosen row."""
+        screen = self._screen
+        chosen = screen.suggestions.chosen
+        offer = self._offer
+        if offer == "search":
+            self._search(backwards=True)
+            return
+        if chosen is None:
+            self.close()
+            return
+        match offer:
+            case "command":
+                self._accept_command(chosen)
+            case "file":
+                match = _FILE.search(screen.prompt.text_before_cursor)
+                value = f'"{chosen.value}"' if " " in chosen.value else chosen.value
+                if match is not None:
+                    screen.prompt.replace_before_cursor(len(match[1]), value + " ")
+                self._end()
+            case _:
+                self._end()
+                screen.prompt.set_text(chosen.value)
+
+    def _accept_command(self, chosen: Suggestion) -> None:
+        command = find(chosen.value[1:])
+        self._end()
+        if command is not None and command.argument:
+            self._screen.prompt.set_text(chosen.value + " ")
+        else:
+            self._screen.prompt.set_text("")
+            self._screen.run_command(chosen.value[1:], "")
+
+    def close(self) -> None:
+        """Offer nothing; a search gives the draft back."""
+        if self._offer in ("history", "search"):
+            self._screen.transcript.end_search()
+            draft = self._draft
+            self._end()
+            self._screen.prompt.set_text(draft)
+        else:
+            self._closed_at = self._screen.prompt.text
+            self._end()
+
+    def _end(self) -> None:
+        self._offer = ""
+        self._draft = ""
+        self._screen.suggestions.close()
+
+    # Searches, which borrow the prompt's line.
+
+    def search_history(self) -> None:
+        """Look in what was sent before; again: the next older hit."""
+        if self._offer == "history":
+            self._screen.suggestions.move(1)
+            return
+        self._begin("history")
+
+    def search_transcript(self) -> None:
+        """Look in the conversation; again: the next older hit."""
+        if self._offer == "search":
+            self._search(backwards=True)
+            return
+        self._begin("search")
+
+    def move(self, step: int) -> bool:
+        """Up and Down in a search of the conversation; False elsewhere."""
+        if self._offer == "search":
+            self._search(backwards=step < 0)
+            return True
+        return False
+
+    def _begin(self, offer: Offer) -> None:
+        prompt = self._screen.prompt
+        if self._offer in ("history", "search"):
+            self.close()
+        self._draft = prompt.text
+        self._offer = offer
+        prompt.set_text("")
+        self._narrow()
+
+    def _narrow(self) -> None:
+        screen = self._screen
+        words = screen.prompt.text
+        if self._offer == "search":
+            screen.suggestions.offer((), "Search: Enter or ↑ older · ↓ newer · Esc ends")
+            screen.transcript.end_search()
+            if words.strip() and not screen.transcript.find(words):
+                screen.suggestions.offer((), f"Nothing above holds “{words}”. Esc ends")
+            return
+        found = screen.history.matching(words)
+        rows = [Suggestion(entry, " ".join(entry[:_ONE_LINE].split())) for entry in found]
+        title = "History: Enter takes · Ctrl+R older · Esc ends" if rows else "Nothing like that."
+        screen.suggestions.offer(rows, title)
+
+    def _search(self, *, backwards: bool) -> None:
+        screen = self._screen
+        words = screen.prompt.text
+        if words.strip() and not screen.transcript.find(words, backwards=backwards):
+            where = "above" if backwards else "below"
+            screen.suggestions.offer((), f"No more {where}. Esc ends")
+
+    # Files.
+
+    def _matching_files(self, wanted: str) -> list[Suggestion]:
+        if time.monotonic() - self._files_read > _FILES_SECONDS:
+            self._files_read = time.monotonic()
+            self._screen.run_quietly(self._read_files(), "files")
+        return [Suggestion(name, name) for name in ranked(wanted, self._files)]
+
+    async def _read_files(self) -> None:
+        files = await self._screen.desk.files()
+        if list(files) != list(self._files):
+            self._files = files
+            self.update()
+
+
+def _commands(wanted: str) -> list[Suggestion]:
+    rows: list[Suggestion] = []
+    exact = wanted.casefold()
+    for command in COMMANDS:
+        names = (command.name, *command.aliases)
+        hit = next((name for name in names if name.startswith(exact)), None)
+        if hit is not None:
+            label = f"/{hit} {command.argument}".rstrip()
+            rows.append(Suggestion(f"/{hit}", label, command.help))
+    if not rows and len(exact) > 1:
+        near = ranked(exact, [command.name for command in COMMANDS], most=5)
+        for name in near:
+            command = find(name)
+            if command is not None:
+                rows.append(
+                    Suggestion(f"/{name}", f"/{name} {command.argument}".rstrip(), command.help)
+                )
+    return rows

@@ -1,0 +1,178 @@
+"""Markdown as lines, and where a growing text may be cut so that only its end is drawn again."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import (
+    CodeBlock,
+    Heading,
+    Markdown,
+    MarkdownElement,
+)
+from rich.syntax import Syntax
+from textual.strip import Strip
+
+from keen.app.look import Look
+
+LONG: Final = 4_000
+"""Characters above which an unfinished block is cut although it goes on."""
+_LONGEST: Final = 12_000
+"""Characters above which it is cut wherever that is possible at all."""
+_HIGHLIGHTED: Final = 60_000
+"""Characters of code that are still highlighted."""
+_WORD: Final = re.compile(r"\s+")
+
+
+class _Heading(Heading):
+    """A heading at the left, its level told by colour and not by a box."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class _Code(CodeBlock):
+    """Code on a ground of its own."""
+
+    background: ClassVar[str] = "default"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip("\n")
+        lexer = self.lexer_name if len(code) <= _HIGHLIGHTED else "text"
+        yield Syntax(
+            code.expandtabs(4),
+            lexer or "text",
+            theme=self.theme,
+            word_wrap=True,
+            padding=(0, 1),
+            background_color=_Code.background,
+        )
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+    }
+
+
+def lines(text: str, width: int, look: Look) -> list[Strip]:
+    """The text drawn as Markdown, without blank lines around it."""
+    _Code.background = "default" if look.palette.is_ansi else look.palette["surface"]
+    console = look.console
+    options = console.options.update(width=max(width, 8))
+    # Addresses are shown, never hidden behind words: what a link says and where it goes can differ.
+    drawn = _Markdown(text, code_theme=look.code, hyperlinks=False)
+    rendered = console.render_lines(drawn, options, style=look.text, pad=False)
+    strips = [Strip(line) for line in rendered]
+    while strips and not strips[-1].text.strip():
+        strips.pop()
+    while strips and not strips[0].text.strip():
+        del strips[0]
+    return strips
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A growing text in two: `head` is finished, `tail` goes on. `gap`: blank lines between."""
+
+    head: str
+    tail: str
+    gap: int
+
+
+_blocks = MarkdownIt().enable("strikethrough").enable("table")
+_blocks.core.ruler.enableOnly(["normalize", "block"])
+
+
+def cut(text: str, drawn: list[Strip] | None = None) -> Cut | None:
+    """Where the text may be cut, or None while all of it is still changing.
+
+    `drawn`: the text's lines on the screen, so that a long paragraph is cut at a line's end.
+    """
+    if "\n" not in text and len(text) <= LONG:
+        return None
+    tops = [token for token in _blocks.parse(text) if token.level == 0 and token.map]
+    tops = [token for token in tops if token.nesting >= 0]
+    if not tops:
+        return None
+    start = tops[-1].map or [0, 0]
+    if len(tops) > 1 and start[0] > 0:
+        where = _line_start(text, start[0])
+        return Cut(text[:where], text[where:], 1)
+    return _long(text, tops[0], drawn) if len(text) > LONG else None
+
+
+def _line_start(text: str, number: int) -> int:
+    position = 0
+    for _ in range(number):
+        position = text.index("\n", position) + 1
+    return position
+
+
+def _long(text: str, top: Token, drawn: list[Strip] | None) -> Cut | None:
+    match top.type:
+        case "fence":
+            return _long_fence(text, top)
+        case "paragraph_open":
+            return _long_paragraph(text, drawn)
+        case "bullet_list_open" | "ordered_list_open":
+            return _long_list(text)
+        case _:
+            return None
+
+
+def _long_fence(text: str, top: Token) -> Cut | None:
+    """Whole lines of an unfinished code block become a block of their own."""
+    opening, _, body = text.partition("\n")
+    end = body.rfind("\n")
+    if end < LONG // 2 or body.rstrip().endswith(top.markup):
+        return None
+    head = f"{opening}\n{body[:end]}\n{top.markup}\n"
+    return Cut(head, f"{opening}\n{body[end + 1 :]}", 0)
+
+
+def _long_list(text: str) -> Cut | None:
+    """The last item of a list goes on, the others are finished."""
+    items = [
+        t for t in _blocks.parse(text) if t.type == "list_item_open" and t.level == 1 and t.map
+    ]
+    if len(items) < 2 or not (place := items[-1].map):
+        return None
+    where = _line_start(text, place[0])
+    return Cut(text[:where], text[where:], 0)
+
+
+def _long_paragraph(text: str, drawn: list[Strip] | None) -> Cut | None:
+    """As many words as the finished lines on the screen hold."""
+    if not drawn or len(drawn) < 8:
+        return None
+    words = sum(len(strip.text.split()) for strip in drawn[:-4])
+    position = 0
+    for index, space in enumerate(_WORD.finditer(text.lstrip()), 1):
+        if index == words:
+            position = space.end() + len(text) - len(text.lstrip())
+            break
+    head = text[:position]
+    if not head.strip() or (not _is_balanced(head) and len(text) < _LONGEST):
+        return None
+    return Cut(head, text[position:], 0)
+
+
+def _is_balanced(text: str) -> bool:
+    """True when no emphasis, code or link is open at the end, as far as counting tells."""
+    return (
+        text.count("`") % 2 == 0
+        and text.count("**") % 2 == 0
+        and text.count("~~") % 2 == 0
+        and text.count("[") == text.count("]")
+        and text.rfind("](") <= text.rfind(")")
+    )

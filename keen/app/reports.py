@@ -1,0 +1,385 @@
+"""Slash commands that tell something, on a sheet of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from keen import sanitize
+from keen.app.blocks import Block, Words, cropped, prefixed, wrapped
+from keen.app.keys import COMMANDS as KEYS
+from keen.app.keys import spoken
+from keen.app.look import Look
+from keen.app.screens.opening import Opening
+from keen.app.tool_cards import diff_lines
+from keen.app.units import dollars, duration, several, tokens
+
+if TYPE_CHECKING:
+    from keen.app.screens.context import PastCompaction
+    from keen.engine import Engine
+
+_DIFF_LINES = 5_000
+_BAR = 50
+
+
+@dataclass
+class Table:
+    """Rows of a name and what it is."""
+
+    rows: Sequence[tuple[str, str]]
+    gap: int = 1
+
+    @property
+    def text(self) -> str:
+        return "\n".join(f"{name} {value}" for name, value in self.rows)
+
+    def estimate(self, width: int) -> int:
+        return len(self.rows)
+
+    def lines(self, width: int, look: Look) -> list[Strip]:
+        wide = min(max((len(name) for name, _ in self.rows), default=0), max(width * 2 // 5, 8))
+        drawn: list[Strip] = []
+        for name, value in self.rows:
+            label = cropped(name, wide).ljust(wide + 2)
+            values = wrapped(value, max(width - wide - 2, 8), look)
+            drawn += prefixed(values, look.text, label, " " * (wide + 2), look.accent)
+        return drawn
+
+
+@dataclass
+class Heading:
+    """A line over what follows."""
+
+    text: str
+    gap: int = 1
+
+    def estimate(self, width: int) -> int:
+        return 1
+
+    def lines(self, width: int, look: Look) -> list[Strip]:
+        return [Strip([Segment(cropped(self.text, width), look.strong)])]
+
+
+@dataclass
+class Diff:
+    """A unified diff in colour."""
+
+    text: str
+    gap: int = 0
+
+    def estimate(self, width: int) -> int:
+        return min(self.text.count("\n") + 1, _DIFF_LINES)
+
+    def lines(self, width: int, look: Look) -> list[Strip]:
+        return diff_lines(self.text, width, look, _DIFF_LINES)
+
+
+@dataclass
+class Bar:
+    """How a whole is divided. `parts`: a name and an amount."""
+
+    parts: Sequence[tuple[str, int]]
+    whole: int
+    text: str = ""
+    gap: int = 1
+
+    def estimate(self, width: int) -> int:
+        return 1
+
+    def lines(self, width: int, look: Look) -> list[Strip]:
+        cells = min(_BAR, width)
+        styles = [look.accent, look.success, look.warning, look.user, look.error, look.strong]
+        signs = "█▓▒░▚▞"
+        segments: list[Segment] = []
+        left = cells
+        for index, (_, amount) in enumerate(self.parts):
+            count = min(left, -(-amount * cells // max(self.whole, 1)) if amount else 0)
+            style: Style = styles[index % len(styles)]
+            segments.append(Segment(signs[index % len(signs)] * count, style))
+            left -= count
+        segments.append(Segment("·" * left, look.muted))
+        return [Strip(segments)]
+
+
+def _show(screen: Opening, title: str, blocks: Sequence[Block]) -> None:
+    from keen.app.screens.sheet import TextSheet
+
+    screen.host.push_screen(TextSheet(title, blocks, screen.look))
+
+
+def help_sheet(screen: Opening, _argument: str) -> None:
+    """Keys and commands."""
+    from keen.app.commands import COMMANDS
+
+    by_command: dict[str, list[str]] = {}
+    for key, name in screen.desk.early.keymap.items():
+        by_command.setdefault(name, []).append(spoken(key))
+    keys = [
+        (" ".join(by_command.get(command.name, ["none"])[:3]), command.help)
+        for command in KEYS
+        if command.help
+    ]
+    keys += [
+        ("/ @ !", "commands, files, a shell command of your own (!! keeps it private)"),
+        ("Esc Esc", "on an empty prompt: go back to an earlier message"),
+    ]
+    commands = [
+        (
+            " ".join([f"/{one.name}", one.argument]).strip(),
+            one.help
+            + (f" (also {', '.join('/' + name for name in one.aliases)})" if one.aliases else "")
+            + (" · when nothing runs" if one.when == "idle" else ""),
+        )
+        for one in COMMANDS
+    ]
+    blocks = [Heading("Keys", gap=0), Table(keys, 0), Heading("Commands"), Table(commands, 0)]
+    _show(screen, "Help", blocks)
+
+
+def usage(screen: Opening, _argument: str) -> None:
+    """Tokens and cost of this session."""
+    engine = screen.engine
+    if engine is None:
+        return
+    used = engine.usage
+    cost = engine.cost_usd
+    rows = [
+        ("input", f"{used.input_tokens:,} tokens"),
+        ("  of it cached", f"{used.cached_tokens:,}"),
+        ("  written to cache", f"{used.cache_write_tokens:,}"),
+        ("output", f"{used.output_tokens:,} tokens"),
+        ("  of it reasoning", f"{used.reasoning_tokens:,}"),
+        ("requests", f"{engine.requests:,}"),
+        ("turns", f"{screen.tally.turns:,}"),
+        ("compactions", f"{screen.tally.compactions:,}"),
+        ("files changed", f"{len(screen.tally.changed):,}"),
+        ("cost", dollars(cost) if cost is not None else "no price is known for this model"),
+        ("time", duration(time.monotonic() - screen.tally.started)),
+    ]
+    _show(screen, "Usage of this session, since it was opened", [Table(rows, 0)])
+
+
+def status(screen: Opening, _argument: str) -> None:
+    """Session, model, folder, safety."""
+    engine, opened = screen.engine, screen.opened
+    if engine is None or opened is None:
+        screen.notify_person("No model is set up yet.")
+        return
+    sampler = engine.conversation.sampler
+    budget = sampler.budget
+    rows = [
+        ("model", engine.model),
+        ("thinking", sampler.effort or "the model decides"),
+        ("window", f"{budget.window:,} tokens, {budget.reserve:,} for the answer"),
+        ("compacts from", f"{budget.trigger:,} of {budget.effective:,} tokens"),
+        ("mode", engine.conversation.toolbox.policy.mode),
+        ("folder", engine.cwd + ("" if opened.is_trusted else " (not trusted)")),
+        ("sandbox", opened.sandbox or "none"),
+        ("session", engine.session_id or "not saved"),
+        ("name", screen.status_line.status.name or "none"),
+        ("tools", ", ".join(engine.conversation.toolbox.tools)),
+    ]
+    recorder = engine.recorder
+    if recorder is not None and recorder.reason:
+        rows.append(("not saved", recorder.reason))
+    _show(screen, "Status", [Table([(name, sanitize.line(value)) for name, value in rows], 0)])
+
+
+async def context(screen: Opening, _argument: str) -> None:
+    """Where the window goes, and every compaction of the session."""
+    engine = screen.engine
+    if engine is None:
+        return
+    from keen.app.screens.context import ContextSheet
+
+    compactions = await _compactions(engine)
+    parts = _parts(engine)
+    budget = engine.conversation.sampler.budget
+    reported = screen.tally.context
+    total = sum(amount for _, amount in parts)
+    rows = [(name, f"{amount:>9,}  {amount * 100 // budget.window:>3} %") for name, amount in parts]
+    rows += [
+        ("free", f"{max(budget.effective - total, 0):>9,}"),
+        ("kept for the answer", f"{budget.reserve:>9,}"),
+        ("safety", f"{budget.window - budget.reserve - budget.effective:>9,}"),
+    ]
+    said = f"reported {reported:,}" if reported is not None else "no report yet"
+    title = (
+        f"About {total:,} of {budget.effective:,} tokens ({said}); compacts from "
+        f"{budget.trigger:,}; window {budget.window:,}"
+    )
+    blocks: list[Block] = [Bar(parts, budget.window), Table(rows)]
+    if compactions:
+        blocks.append(Heading(several(len(compactions), "compaction")))
+    screen.host.push_screen(ContextSheet(title, blocks, compactions, screen))
+
+
+def _parts(engine: Engine) -> list[tuple[str, int]]:
+    """Estimated tokens of everything a request holds, by kind."""
+    from keen.agent.compaction import message_tokens
+    from keen.core.estimate import json_tokens, text_tokens
+    from keen.core.messages import Assistant, Results, User
+
+    talk = engine.conversation
+    ratio = talk.sampler.meter.ratio
+    tools = sum(
+        json_tokens(spec.schema) + text_tokens(spec.description) for spec in talk.toolbox.specs
+    )
+    sizes = {"your messages": 0, "summaries": 0, "answers": 0, "tool results": 0}
+    turn = engine.turn
+    for message in turn.history if turn is not None else talk.history:
+        match message:
+            case User(checkpoint=None):
+                sizes["your messages"] += message_tokens(message)
+            case User():
+                sizes["summaries"] += message_tokens(message)
+            case Assistant():
+                sizes["answers"] += message_tokens(message)
+            case Results():
+                sizes["tool results"] += message_tokens(message)
+    parts = [("system prompt", text_tokens(talk.system)), ("tools", tools), *sizes.items()]
+    return [(name, round(amount * ratio)) for name, amount in parts]
+
+
+async def _compactions(engine: Engine) -> list[PastCompaction]:
+    if engine.recorder is None:
+        return []
+    from keen.app.screens.context import PastCompaction
+    from keen.session.projection import last_compaction
+    from keen.session.records import Compaction
+
+    records = await engine.recorder.records()
+    last = last_compaction(records)
+    found: list[PastCompaction] = []
+    for record in records:
+        payload = record.payload
+        if not isinstance(payload, Compaction):
+            continue
+        after = f"{payload.tokens_after:,}" if payload.tokens_after is not None else "?"
+        spent = payload.usage.total_tokens if payload.usage is not None else 0
+        row = (
+            f"{record.ts[:16].replace('T', ' ')}  {payload.trigger or 'manual'}  "
+            f"{payload.tokens_before:,} → {after}  {payload.seconds:.0f} s  "
+            f"cost {tokens(spent)} tokens"
+        )
+        text = "\n\n".join(message.content for message in payload.messages)
+        is_last = last is not None and record.seq == last.seq
+        found.append(PastCompaction(row, text, is_last))
+    return found
+
+
+async def diff(screen: Opening, _argument: str) -> None:
+    """What has changed in the working tree."""
+    cwd = screen.desk.early.cwd
+
+    def ask() -> str:
+        command = ["git", "--no-pager", "diff", "--no-color", "--no-ext-diff", "HEAD", "--"]
+        try:
+            done = subprocess.run(
+                command, cwd=cwd, capture_output=True, timeout=10, check=False,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"git cannot tell: {error}"
+        return done.stdout.decode("utf-8", "replace") or done.stderr.decode("utf-8", "replace")
+
+    text = await asyncio.to_thread(ask)
+    if not text.strip():
+        screen.notify_person("Nothing has changed since the last commit.")
+        return
+    _show(screen, "Changes since the last commit", [Diff(text)])
+
+
+def permissions(screen: Opening, _argument: str) -> None:
+    """The rules in force."""
+    engine = screen.engine
+    if engine is None:
+        return
+    policy = engine.conversation.toolbox.policy
+    rules = [(rule.kind, f"{rule.text}  ({rule.place})") for rule in policy.rules]
+    granted = [("session", rule) for rule in policy.granted]
+    blocks: list[Block] = [
+        Heading(f"Mode: {policy.mode}", gap=0),
+        Table(rules, 0) if rules else Words("There are no rules of your own.", "muted"),
+    ]
+    if granted:
+        blocks += [Heading("Allowed in this session"), Table(granted, 0)]
+    blocks += [Words(fault, "warning") for fault in policy.faults]
+    _show(screen, "Permissions: deny beats ask beats allow", blocks)
+
+
+async def memory(screen: Opening, _argument: str) -> None:
+    """The instructions keen reads."""
+    _show(screen, "Instructions", [Words(sanitize.block(await screen.desk.report("memory")))])
+
+
+async def config(screen: Opening, _argument: str) -> None:
+    """Where settings come from, and what they come to."""
+    _show(screen, "Settings", [Words(sanitize.block(await screen.desk.report("config")))])
+
+
+async def doctor(screen: Opening, _argument: str) -> None:
+    """Check the installation."""
+    screen.notify_person("Looking…")
+    _show(screen, "Doctor", [Words(sanitize.block(await screen.desk.report("doctor")))])
+
+
+def mcp(screen: Opening, _argument: str) -> None:
+    """Configured MCP servers."""
+    settings = screen.desk.settings()
+    servers = settings.mcp.servers if settings is not None else {}
+    rows = [(name, server.url or " ".join(server.command)) for name, server in servers.items()]
+    _listed(screen, "MCP servers", rows, "No MCP server is configured: [mcp.servers.NAME].")
+
+
+def hooks(screen: Opening, _argument: str) -> None:
+    """Configured hooks."""
+    settings = screen.desk.settings()
+    table = settings.hooks if settings is not None else {}
+    rows = [
+        (event, " ".join(hook.command) + (f"  for {hook.matcher}" if hook.matcher else ""))
+        for event, hooks in table.items()
+        for hook in hooks
+    ]
+    _listed(screen, "Hooks", rows, "No hook is configured: [[hooks.EVENT]].")
+
+
+def _listed(screen: Opening, title: str, rows: list[tuple[str, str]], empty: str) -> None:
+    if not rows:
+        screen.notify_person(empty, seconds=6.0)
+        return
+    _show(screen, title, [Table([(sanitize.line(a), sanitize.line(b)) for a, b in rows], 0)])
+
+
+async def tasks(screen: Opening, argument: str) -> None:
+    """Background commands: list, output, stop."""
+    engine = screen.engine
+    if engine is None:
+        return
+    word, _, number = argument.partition(" ")
+    if word == "stop" and number.strip().isdigit():
+        known = {job.id for job in engine.jobs.all()}
+        if int(number) not in known:
+            screen.notify_person(f"There is no task {number.strip()}.", "warning")
+            return
+        await engine.jobs.stop(int(number))
+        screen.notify_person(f"Task {number.strip()} is stopped.")
+        return
+    blocks: list[Block] = []
+    for job in engine.jobs.all():
+        head = f"{job.id}  {job.state}  {duration(job.seconds)}  {sanitize.line(job.command)}"
+        blocks.append(Heading(head))
+        output = await asyncio.to_thread(engine.jobs.output, job.id)
+        blocks.append(Words(sanitize.plain(output)[-4_000:] or "no output yet", "muted", gap=0))
+    if not blocks:
+        screen.notify_person("No background command was started.")
+        return
+    _show(screen, "Background commands; /tasks stop NUMBER ends one", blocks)

@@ -1,0 +1,210 @@
+"""What the conversation's screen is made of, and what it knows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from rich.segment import Segment
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from keen.app.blocks import Tone, Words
+from keen.app.desk import Desk, Opened
+from keen.app.driver import Driver
+from keen.app.history import History
+from keen.app.host import Host, host_of
+from keen.app.look import Look
+from keen.app.messages import AnswerWanted, PermissionWanted
+from keen.app.outbox import Outbox
+from keen.app.tally import Tally
+from keen.app.widgets.lines import Lines
+from keen.app.widgets.notices import Notices
+from keen.app.widgets.panels import QueuePanel, Suggestions, TodoPanel
+from keen.app.widgets.permission import PermissionCard
+from keen.app.widgets.prompt import Prompt
+from keen.app.widgets.question import QuestionCard
+from keen.app.widgets.spinner import Spinner
+from keen.app.widgets.status import StatusLine
+from keen.app.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from keen.engine import Engine
+
+
+class Mark(Lines):
+    """The sign in front of the prompt."""
+
+    sign = "❯"
+
+    def draw(self, width: int) -> list[Strip]:
+        return [Strip([Segment(self.sign, self.look.accent)])]
+
+    def show(self, sign: str) -> None:
+        """Another sign: `!` while a shell command is written."""
+        if sign != self.sign:
+            self.sign = sign
+            self.redraw()
+
+
+class ConversationScreen(Screen[None], inherit_bindings=False):
+    """Widgets and state. What happens to them is told in the classes built on this one."""
+
+    def __init__(self, desk: Desk, look: Look) -> None:
+        super().__init__()
+        self.desk = desk
+        self.look = look
+        early = desk.early
+        self.opened: Opened | None = None
+        self.driver = Driver(self.post_message)
+        self.outbox = Outbox()
+        self.history = History()
+        self.tally = Tally()
+        self.pending: list[PermissionWanted | AnswerWanted] = []
+        """Questions of the running turn, oldest first; the first one is shown."""
+        self.answered = 0
+        """Permission questions of this batch that were answered."""
+        self.previews: dict[str, str] = {}
+        """Changes that were shown for approval, by call."""
+        self.last_answer = ""
+        """The visible text of the last turn, as the model wrote it."""
+        self.allows_yolo = early.mode == "yolo"
+        self.plan_offer = False
+        """True while `y` on the empty prompt means: build what was planned."""
+        keymap = early.keymap
+        self.transcript = Transcript(look, id="transcript")
+        self.spinner = Spinner(look, is_calm=early.is_calm, id="spinner")
+        self.notices = Notices(look, id="notices")
+        self.queue_panel = QueuePanel(look, self.outbox, id="queue")
+        self.todo = TodoPanel(look, id="todo")
+        self.suggestions = Suggestions(look, id="suggestions")
+        self.prompt = Prompt(keymap, self.perform, self.prompt_changed, id="prompt")
+        self.mark = Mark(look, id="mark")
+        self.card = PermissionCard(
+            look,
+            on_stray=self.stray,
+            on_command=self.perform,
+            on_answer=self.permission_answered,
+            keymap=keymap,
+            id="card",
+        )
+        self.question = QuestionCard(
+            look,
+            on_stray=self.stray,
+            on_command=self.perform,
+            on_done=self.question_answered,
+            keymap=keymap,
+            id="question",
+        )
+        self.status_line = StatusLine(look, id="status")
+
+    def compose(self) -> ComposeResult:
+        yield self.transcript
+        yield self.spinner
+        yield self.todo
+        yield self.queue_panel
+        yield self.notices
+        yield self.suggestions
+        with Vertical(id="foot"):
+            yield self.card
+            yield self.question
+            with Horizontal(id="line"):
+                yield self.mark
+                yield self.prompt
+        yield self.status_line
+
+    # For the classes built on this one.
+
+    def perform(self, command: str) -> bool:
+        """What a key means; False: nothing here."""
+        raise NotImplementedError
+
+    def prompt_changed(self) -> None:
+        """The prompt's text is another one."""
+        raise NotImplementedError
+
+    def stray(self, event: Any) -> None:
+        """A key that was meant for the prompt."""
+        raise NotImplementedError
+
+    def permission_answered(self, asked: PermissionWanted, decision: Any) -> None:
+        """A card was answered."""
+        raise NotImplementedError
+
+    def question_answered(self, asked: AnswerWanted, answers: tuple[str, ...] | None) -> None:
+        """A question was answered."""
+        raise NotImplementedError
+
+    # Small things that all of them need.
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine, once it is there."""
+        return self.opened.engine if self.opened is not None else None
+
+    @property
+    def width(self) -> int:
+        return self.size.width
+
+    def notify_person(self, text: str, tone: Tone = "muted", seconds: float | None = None) -> None:
+        """A remark that goes by itself."""
+        self.notices.say(text, tone, self.notice_seconds if seconds is None else seconds)
+
+    @property
+    def notice_seconds(self) -> float:
+        settings = self.desk.settings()
+        return max(settings.ui.notification_seconds, 0.5) if settings is not None else 2.0
+
+    def say(self, text: str, tone: Tone = "muted", *, gap: int = 1) -> None:
+        """A line that stays in the conversation."""
+        self.transcript.add(Words(text, tone, gap=gap))
+
+    def run_quietly(self, work: Coroutine[Any, Any, None], group: str) -> None:
+        """Start work of the screen's own; a failure is told, not fatal."""
+        self.run_worker(self._guarded(work), group=group, exit_on_error=False)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        from keen.core.errors import KeenError
+
+        try:
+            await work
+        except (KeenError, OSError) as error:
+            self.notify_person(str(error), "error", 8.0)
+
+    def show_status(self) -> None:
+        """Bring the last line up to date."""
+        status, engine, opened = self.status_line.status, self.engine, self.opened
+        if engine is not None and opened is not None:
+            sampler = engine.conversation.sampler
+            effort = f":{sampler.effort}" if sampler.effort else ""
+            status.model = engine.model + effort
+            status.mode = engine.conversation.toolbox.policy.mode
+            status.cost = engine.cost_usd
+            status.safety = "untrusted" if not opened.is_trusted else self._sandbox(opened)
+        else:
+            status.mode = self.desk.early.mode
+        status.used, status.budget = self.tally.context, self.tally.budget
+        status.compactions = self.tally.compactions
+        self.status_line.redraw()
+
+    def _sandbox(self, opened: Opened) -> str:
+        return f"sandbox {opened.sandbox}" if opened.sandbox else ""
+
+    def restyle(self, look: Look) -> None:
+        """Another theme for everything that draws itself."""
+        self.look = look
+        for widget in self.walk_children(Widget):
+            if isinstance(widget, Lines | Transcript):
+                widget.restyle(look)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    @property
+    def host(self) -> Host:
+        """The app, for what only it can do."""
+        return host_of(self)
