@@ -22,6 +22,7 @@ from keen.core.messages import (
     Reasoning,
     Results,
     Text,
+    Usage,
     User,
     tool_calls,
     visible_text,
@@ -88,11 +89,13 @@ def user_texts(user: User) -> tuple[str, ...]:
 class Summariser:
     """Asks a model for the summary of a history in a private request of its own.
 
-    `requests` and `spent` of the sampler are booked also when the request fails.
+    What it costs is booked also when the request fails: on `sampler`, and on `payer`, the
+    conversation's own sampler, where that is another one.
     """
 
     sampler: Sampler
     cache_key: str = ""
+    payer: Sampler | None = None
 
     async def summary(self, job: Job) -> str:
         """The summary text.
@@ -101,15 +104,17 @@ class Summariser:
             CompactionError: empty, cut, refused or too large in every form.
             ProviderError: the request failed for another reason than its size.
         """
-        nested = replace(self.sampler, meter=Meter(self.sampler.meter.ratio), view=View())
-        before, spent = nested.requests, nested.spent
-        nested.effort = None
+        sampler = self.sampler
+        nested = replace(sampler, meter=Meter(sampler.meter.ratio), view=View())
+        nested.effort = sampler.effort if self.payer is not None else None
+        nested.requests, nested.spent = 0, Usage()
         try:
             return await self._asked(nested, job)
         finally:
-            sampler = self.sampler
-            sampler.requests += nested.requests - before
-            sampler.spent += nested.spent - spent
+            for booked in (sampler, self.payer):
+                if booked is not None:
+                    booked.requests += nested.requests
+                    booked.spent += nested.spent
             sampler.wire, sampler.model = nested.wire, nested.model
 
     async def _asked(self, nested: Sampler, job: Job) -> str:
@@ -182,7 +187,8 @@ class RecentStrategy:
     keep_tokens: int
 
     async def replacement(self, job: Job) -> History:
-        keep = min(self.keep_tokens, self.summariser.sampler.budget.effective // 3)
+        conversing = self.summariser.payer or self.summariser.sampler
+        keep = min(self.keep_tokens, conversing.budget.effective // 3)
         cut = safe_cut(job.history, keep)
         older, tail = job.history[:cut], job.history[cut:]
         if not has_something_to_summarise(older, job.live):

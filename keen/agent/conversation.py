@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import is_
 from pathlib import Path
 
 from keen.agent.compaction import Compactor, Job, has_something_to_summarise
@@ -45,6 +46,8 @@ class Conversation:
     remember: Callable[[History], History] = as_it_is
     cache_key: str = ""
     scratch: Path = field(default_factory=Path)
+    replaced: tuple[History, History] | None = None
+    """The last compaction: the history before it and the one it left."""
 
     def turn(self, user: User, limits: Limits | None = None) -> Turn:
         """A turn that starts with this message."""
@@ -71,15 +74,15 @@ class Conversation:
             is_finished = await turn.run(emit)
         finally:
             self.history = turn.history
+            self.replaced = turn.replaced or self.replaced
             if is_finished:
                 self._settle()
 
     def _settle(self) -> None:
         remembered = self.remember(self.history)
         if remembered is not self.history:
-            self.history = remembered
-            self.sampler.meter.reset()
-            self.sampler.view.reset()
+            self.replaced = None
+            self.adopt(remembered)
 
     def sendable(self, text: str) -> str:
         """`text` as it is sent: beyond a third of the budget the rest is in a file. Blocking."""
@@ -98,7 +101,24 @@ class Conversation:
         job = Job(self.history, (), is_automatic=False, focus=focus, emit=emit)
         return await transaction.run("manual", job, measure(self.history), emit)
 
-    def _replace(self, history: History) -> None:
+    def before_compaction(self) -> History | None:
+        """The raw conversation as it would be without the last compaction; between turns only.
+
+        None when its raw part is no longer in memory.
+        """
+        if self.replaced is None:
+            return None
+        before, left = self.replaced
+        kept, since = self.history[: len(left)], self.history[len(left) :]
+        is_whole = len(kept) == len(left) and all(map(is_, kept, left))
+        return (*before, *since) if is_whole else None
+
+    def adopt(self, history: History) -> None:
+        """Go on from `history`: nothing that was measured or reduced before holds for it."""
         self.history = history
         self.sampler.meter.reset()
         self.sampler.view.reset()
+
+    def _replace(self, history: History) -> None:
+        self.replaced = (self.history, history)
+        self.adopt(history)

@@ -53,6 +53,8 @@ class Sampler:
     """Model requests sent, retries and compactions included."""
     spent: Usage = field(default_factory=Usage)
     """Tokens of everything sent, compactions included."""
+    summarises_with: str = ""
+    """The model that writes the summaries, as PROVIDER/MODEL; empty: this one."""
     _last: tuple[Wire, Request, Body] | None = None
 
     @property

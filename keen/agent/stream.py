@@ -32,13 +32,14 @@ class reaped:
     ) -> None:
         if not self._child.done():
             self._child.cancel()
-            await asyncio.wait([self._child])
+            await finished(self._child)
 
 
 async def finished(child: Task) -> None:
     """Wait until `child` is done even when cancelled meanwhile; then raise that cancellation.
 
-    For the one thing that must not stop half way: a commit. The child's outcome stays in the child.
+    For what must not stop half way, a commit, and for what must not be left behind. The child's
+    outcome stays in the child.
     """
     cancelled: asyncio.CancelledError | None = None
     while not child.done():
@@ -51,7 +52,7 @@ async def finished(child: Task) -> None:
 
 
 async def events(
-    run: Callable[[Emit], Coroutine[Any, Any, None]],
+    run: Callable[[Emit], Coroutine[Any, Any, object]],
 ) -> AsyncGenerator[Event, None]:
     """Everything a consumer sees, in order, with back-pressure. Closing it cancels the turn."""
     queue: asyncio.Queue[Event] = asyncio.Queue(maxsize=_BACK_PRESSURE)

@@ -68,7 +68,7 @@ class Transaction:
             seconds=time.monotonic() - started,
             usage=self.sampler.spent - spent,
             requests=self.sampler.requests - requests,
-            model=self.sampler.model.name,
+            model=self.sampler.summarises_with or self.sampler.model.name,
         )
         event = await self._outcome(child, job, receipt)
         await emit(event)
@@ -98,11 +98,19 @@ class Transaction:
         if after >= self.size_of(job.history):
             raise CompactionError("The summary is no smaller than what it would replace.")
         receipt = replace(receipt, tokens_after=after)
-        write = asyncio.ensure_future(self.commit(replacement, receipt))
-        try:
-            await finished(write)
-        finally:
-            if write.done() and not write.cancelled() and write.exception() is None:
-                self.adopt(replacement)
-        write.result()
+        await written(self.commit(replacement, receipt), lambda: self.adopt(replacement))
         return CompactionApplied(replacement, receipt)
+
+
+async def written(write: Awaitable[None], adopt: Callable[[], None]) -> None:
+    """Finish `write` and then `adopt`, also when cancelled meanwhile: memory follows the disk.
+
+    Raises: what `write` raises, and then nothing was adopted.
+    """
+    writing = asyncio.ensure_future(write)
+    try:
+        await finished(writing)
+    finally:
+        if writing.done() and not writing.cancelled() and writing.exception() is None:
+            adopt()
+    writing.result()

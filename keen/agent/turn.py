@@ -79,6 +79,8 @@ class Turn:
     answers: int = 0
     steering: list[User] = field(default_factory=list[User])
     """Messages to deliver at the next tool boundary; what is left at the end was not delivered."""
+    replaced: tuple[History, History] | None = None
+    """The last compaction of this turn: the history before it and the one it left."""
     _partial: list[str] = field(default_factory=list[str])
     _settled: History | None = None
     _strikes: int = 0
@@ -297,6 +299,7 @@ class Turn:
 
     def _replace(self, replacement: History) -> None:
         alive = {id(user) for user in self.live}
+        self.replaced = (self.history, replacement)
         self.history = replacement
         self.live = tuple(
             message

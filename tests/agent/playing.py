@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from keen.tools.permission import Policy
-
 from keen.agent.compaction import CheckpointStrategy, Compactor, Summariser
 from keen.agent.conversation import Conversation
 from keen.agent.sampling import Sampler
@@ -22,6 +20,7 @@ from keen.core.events import Event
 from keen.core.messages import JsonObject, ToolSpec, User
 from keen.core.models import ModelSpec
 from keen.tools.base import Access, Context, Effect, Outcome, PreparedCall, Tool
+from keen.tools.permission import Policy
 from tests.fakes.dialects import Dialect
 from tests.fakes.server import FakeProvider
 
@@ -93,7 +92,7 @@ def a_conversation(
     policy: Policy | None = None,
 ) -> Conversation:
     sampler = a_sampler(dialect, provider, model)
-    make = compactor or (lambda s: CheckpointStrategy(Summariser(s, "test-compact")))
+    make = compactor or _checkpoints
     return Conversation(
         sampler=sampler,
         toolbox=a_toolbox(scratch, *tools, policy=policy),
@@ -101,6 +100,10 @@ def a_conversation(
         compactor=make(sampler),
         cache_key="test",
     )
+
+
+def _checkpoints(sampler: Sampler) -> Compactor:
+    return CheckpointStrategy(Summariser(sampler, "test-compact"))
 
 
 def a_turn(
@@ -118,7 +121,7 @@ def a_turn(
 Reaction = Callable[[Any], object]
 
 
-async def play(turn: Turn, on: Mapping[type[Event], Reaction] | None = None) -> list[Event]:
+async def play(turn: Turn, on: Mapping[Any, Reaction] | None = None) -> list[Event]:
     """Every event of the turn in order. `on` reacts to the events of a type as they come."""
     seen: list[Event] = []
     async with aclosing(events(turn.run)) as stream:

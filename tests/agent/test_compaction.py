@@ -74,6 +74,10 @@ def roomy(dialect: Dialect, provider: FakeProvider, scratch: Path) -> Conversati
     return a_conversation(dialect, provider, scratch, FakeTool(output="a line\n" * 800))
 
 
+def press_esc(event: CompactionStarted) -> None:
+    event.cancel()
+
+
 E = TypeVar("E")
 
 
@@ -391,8 +395,7 @@ async def test_a_forced_compaction_that_does_not_happen_never_sends_the_request_
         dialect.calls("read_file", path="a"), dialect.overflow(), private
     ) as provider:
         turn = roomy(dialect, provider, tmp_path).turn(User(TASK))
-        on = {CompactionStarted: lambda e: e.cancel()} if how == "cancelled" else {}
-        seen = await play(turn, on)
+        seen = await play(turn, {CompactionStarted: press_esc} if how == "cancelled" else None)
         sent = len(provider.requests)
 
     last = seen[-1]

@@ -27,9 +27,7 @@ class Ran:
     @property
     def result(self) -> JsonObject:
         """The one object of --format json, or the last of a stream."""
-        value = json.loads(self.stdout.splitlines()[-1])
-        assert isinstance(value, dict)
-        return value
+        return self.lines[-1]
 
     @property
     def lines(self) -> list[JsonObject]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from keen.core.messages import JsonObject, Usage
+from keen.core.messages import Json, JsonObject, Usage
 from tests.fakes.dialects import Dialect, dialect_named
 from tests.fakes.script import Recorded, Scripted
 from tests.fakes.server import FakeProvider
@@ -58,7 +58,7 @@ async def test_the_tools_work_on_real_files_and_the_texts_are_joined(
     dialect: Dialect, place: Place
 ) -> None:
     (place.work / "a.py").write_text("x = 1\n")
-    edit = [{"old": "x = 1", "new": "x = 2"}]
+    edit: list[Json] = [{"old": "x = 1", "new": "x = 2"}]
     async with FakeProvider(
         dialect.calls_many(("read_file", {"path": "a.py"}), text="Let me look."),
         dialect.calls_many(("edit_file", {"path": "a.py", "edits": edit}), text="Now I change it."),
