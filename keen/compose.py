@@ -173,7 +173,8 @@ async def compose(
         notices.append(note)
     toolbox = Toolbox(tools, decide, context)
     system = system_prompt(facts(options.cwd), words.text, options.appended_prompt)
-    compactor, is_automatic = strategy(settings, sampler, recorder)
+    summariser = await _summariser(chosen, environment)
+    compactor, is_automatic = strategy(settings, sampler, recorder, summariser)
     conversation = Conversation(
         sampler=sampler,
         toolbox=toolbox,
@@ -188,7 +189,15 @@ async def compose(
     if recorder is not None:
         conversation.commit = recorder.commit
     check_room(conversation)
-    return Engine(conversation, recorder, settings, options.cwd, jobs, tuple(notices))
+    return Engine(
+        conversation,
+        recorder,
+        settings,
+        options.cwd,
+        jobs,
+        tuple(notices),
+        summariser=summariser,
+    )
 
 
 def _remembered(history: History) -> History:
@@ -201,13 +210,41 @@ def threshold(setting: float) -> int:
     return round(setting * 100) if setting <= 1 else max(101, round(setting))
 
 
+async def _summariser(chosen: Chosen, environment: Mapping[str, str]) -> Sampler | None:
+    """The model that `compaction.model` names, None where it is the conversation's own.
+
+    Raises: ConfigError for a provider that is not set up.
+    """
+    settings = chosen.settings
+    if not settings.compaction.model:
+        return None
+    provider, model, effort = catalogue.parse_model(settings.compaction.model)
+    if (provider, model) == (chosen.provider, chosen.model):
+        return None
+    endpoint = providers.endpoint(settings, provider, environment, chosen.paths)
+    spec = await asyncio.to_thread(
+        providers.model_spec, settings, provider, model, paths=chosen.paths
+    )
+    spec = await providers.asked(settings, spec, endpoint)
+    return Sampler(wire_for(spec.client, endpoint), spec, effort=effort)
+
+
 def strategy(
-    settings: Settings, sampler: Sampler, recorder: Recorder | None
+    settings: Settings,
+    sampler: Sampler,
+    recorder: Recorder | None,
+    other: Sampler | None = None,
 ) -> tuple[Compactor, bool]:
-    """The compactor of the settings, and whether it acts by itself."""
+    """The compactor of the settings, and whether it acts by itself. `other` writes the summaries.
+
+    A summary of another model is asked for in the size that fits that model's own window.
+    """
     wanted = settings.compaction
     key = f"{recorder.session_id}-compact" if recorder is not None else "compact"
     summariser = Summariser(sampler, key)
+    if other is not None:
+        summariser = Summariser(other, key, payer=sampler)
+        sampler.summarises_with = other.model.name
     is_automatic = wanted.auto and wanted.strategy != "off"
     match wanted.strategy:
         case "recent":

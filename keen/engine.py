@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from keen._settings import Settings
 from keen.agent.conversation import Conversation
+from keen.agent.sampling import Sampler
+from keen.agent.transaction import written
 from keen.agent.turn import Stop, Turn
+from keen.core.budget import Budget, output_reserve
+from keen.core.errors import CompactionError
 from keen.core.events import Emit, Event, TurnFailed
-from keen.core.messages import Usage, User
-from keen.core.models import Price
+from keen.core.messages import History, Usage, User
+from keen.core.models import ModelSpec
 from keen.session.checkpoint import Recorder
+from keen.session.projection import conversation, last_compaction
+from keen.session.records import CompactionReverted, Record
 from keen.tools.jobs import Jobs
+from keen.wire.base import Endpoint, FixedKey
+from keen.wire.registry import wire_for
 
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """--max-turns, --max-tokens and --max-budget-usd; None is no limit."""
+    """--max-turns, --max-tokens and --max-budget-usd; None is no limit.
+
+    `cost` is what the run has cost so far, in dollars.
+    """
 
     answers: int | None = None
     tokens: int | None = None
     dollars: float | None = None
-    price: Price | None = None
+    cost: Callable[[], float | None] = lambda: None
 
     def reached(self, answers: int, spent: Usage) -> Stop | None:
         """Why no further request may be sent, or None."""
@@ -31,9 +43,22 @@ class RunLimits:
             return "max_turns"
         if self.tokens is not None and spent.total_tokens >= self.tokens:
             return "budget"
-        if self.dollars is not None and self.price is not None:
-            return "budget" if self.price.cost(spent) >= self.dollars else None
+        cost = self.cost()
+        if self.dollars is not None and cost is not None and cost >= self.dollars:
+            return "budget"
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """A compaction that was taken back: its record, the tokens of the conversation now.
+
+    `is_raw`: the tool results before it were still in memory, so that they are back too.
+    """
+
+    seq: int
+    tokens: int
+    is_raw: bool
 
 
 @dataclass
@@ -48,6 +73,8 @@ class Engine:
     notices: tuple[str, ...] = ()
     """What the person should know before the first turn, one line each."""
     limits: RunLimits | None = None
+    summariser: Sampler | None = None
+    """Another model that writes the summaries; what it costs is booked on the run as well."""
     turn: Turn | None = field(default=None)
     """The running turn: steering goes there."""
 
@@ -73,19 +100,43 @@ class Engine:
 
     @property
     def cost_usd(self) -> float | None:
-        price = self.conversation.sampler.model.price
-        return round(price.cost(self.usage), 6) if price is not None else None
+        """None where the price of a model that may be asked is not known."""
+        other = self.summariser
+        elsewhere = other.spent if other is not None else Usage()
+        total = 0.0
+        for sampler, spent in (
+            (self.conversation.sampler, self.usage - elsewhere),
+            (other, elsewhere),
+        ):
+            if sampler is None:
+                continue
+            if sampler.model.price is None:
+                return None
+            total += sampler.model.price.cost(spent)
+        return round(total, 6)
+
+    @property
+    def unpriced(self) -> str:
+        """The first model whose price is not known; empty when all are."""
+        samplers = filter(None, (self.conversation.sampler, self.summariser))
+        return next((one.model.name for one in samplers if one.model.price is None), "")
 
     async def run(self, user: User, emit: Emit) -> None:
         """One turn, recorded; however it ends, session and history are whole afterwards."""
         text = await asyncio.to_thread(self.conversation.sendable, user.text)
         user = replace(user, text=text)
-        before = self.usage
         turn = self.turn = self.conversation.turn(user, self.limits)
-        if self.recorder is None:
-            await self.conversation.run(turn, emit)
-            return
-        await self.recorder.user_message(user)
+        try:
+            if self.recorder is None:
+                await self.conversation.run(turn, emit)
+            else:
+                await self._recorded(self.recorder, turn, user, emit)
+        finally:
+            self.turn = None
+
+    async def _recorded(self, recorder: Recorder, turn: Turn, user: User, emit: Emit) -> None:
+        before = self.usage
+        await recorder.user_message(user)
         failed: list[str] = []
 
         async def watch(event: Event) -> None:
@@ -95,11 +146,10 @@ class Engine:
 
         is_interrupted = True
         try:
-            await self.conversation.run(turn, self.recorder.tap(watch))
+            await self.conversation.run(turn, recorder.tap(watch))
             is_interrupted = False
         finally:
-            self.turn = None
-            await self.recorder.finish(
+            await recorder.finish(
                 is_interrupted,
                 failed[0] if failed else None,
                 self.usage - before,
@@ -107,11 +157,65 @@ class Engine:
                 turn.history,
             )
 
+    async def undo_compaction(self) -> Undone:
+        """Bring back the conversation before the last compaction; what came later stays.
+
+        Raises:
+            CompactionError: a turn is running, there is none to take back, or what it replaced
+                would not fit the window.
+        """
+        if self.turn is not None:
+            raise CompactionError("A turn is running: stop it, then take the compaction back.")
+        records = await self.recorder.records() if self.recorder is not None else []
+        last = last_compaction(records)
+        if self.recorder is None or last is None:
+            raise CompactionError("There is no compaction to take back.")
+        history, is_raw = self._without(records, last)
+        await written(self.recorder.reverted(last.seq), lambda: self._bring_back(history))
+        return Undone(last.seq, self._size(history), is_raw)
+
+    def _without(self, records: list[Record], last: Record) -> tuple[History, bool]:
+        """The conversation without its last compaction, raw where memory still has it so.
+
+        Raises: CompactionError when neither form fits the window.
+        """
+        room = self.conversation.sampler.budget.effective
+        raw = self.conversation.before_compaction()
+        if raw is not None and self._size(raw) <= room:
+            return raw, True
+        payload = CompactionReverted(seq=last.seq)
+        undone = Record(records[-1].seq + 1, records[-1].ts, payload.kind, payload)
+        told = conversation([*records, undone])
+        if (size := self._size(told)) <= room:
+            return told, False
+        raise CompactionError(
+            f"The conversation before it measures about {size:,} tokens and "
+            f"{self.model} leaves {room:,} for input: it stays compacted."
+        )
+
+    def _bring_back(self, history: History) -> None:
+        self.conversation.replaced = None
+        self.conversation.adopt(history)
+
+    def _size(self, history: History) -> int:
+        return self.conversation.turn(User("")).size_of(history)
+
+    def fits(self, model: ModelSpec) -> bool:
+        """True when the conversation could go on with `model` as it is; else compact it before."""
+        wire = wire_for(model.client, Endpoint(model.provider, FixedKey("")))
+        reserve = output_reserve(model.window, wire.asked_output(model))
+        budget = Budget(model.window, reserve, model.max_input)
+        # The ratio measured so far is the present model's, not the other one's.
+        estimated = self._size(self.conversation.history) / self.conversation.sampler.meter.ratio
+        return estimated <= budget.effective
+
     async def aclose(self) -> None:
         """Stop background commands, let connections and session go. Idempotent."""
         try:
             await self.jobs.aclose()
             await self.conversation.sampler.wire.aclose()
+            if self.summariser is not None:
+                await self.summariser.wire.aclose()
         finally:
             if self.recorder is not None:
                 await self.recorder.aclose()

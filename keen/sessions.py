@@ -17,7 +17,7 @@ from keen.providers import local_servers
 from keen.session.checkpoint import Recorder
 from keen.session.log import Log
 from keen.session.projection import conversation, last_usage
-from keen.session.records import AssistantTurn, Record
+from keen.session.records import AssistantTurn, Compaction, Record
 from keen.session.store import Store, recall
 
 
@@ -128,6 +128,7 @@ async def _note_model(engine: Engine, recorder: Recorder, records: list[Record])
         return
     before = ""
     for record in records:
-        before = getattr(record.payload, "model", "") or before
+        if not isinstance(record.payload, Compaction):  # which may be by another model
+            before = getattr(record.payload, "model", "") or before
     if before and before != engine.model:
         await recorder.model_changed(engine.model)

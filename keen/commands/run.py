@@ -150,13 +150,14 @@ async def _run(parsed: argparse.Namespace, wanted: Options, prompt: str) -> int:
 
 
 def _limit(engine: Engine, parsed: argparse.Namespace) -> None:
-    price = engine.conversation.sampler.model.price
-    if parsed.max_budget_usd is not None and price is None:
+    if parsed.max_budget_usd is not None and engine.cost_usd is None:
         raise ConfigError(
-            f"The price of {engine.model} is not known, so --max-budget-usd cannot be kept. "
+            f"The price of {engine.unpriced} is not known, so --max-budget-usd cannot be kept. "
             "Use --max-tokens."
         )
-    engine.limits = RunLimits(parsed.max_turns, parsed.max_tokens, parsed.max_budget_usd, price)
+    engine.limits = RunLimits(
+        parsed.max_turns, parsed.max_tokens, parsed.max_budget_usd, lambda: engine.cost_usd
+    )
 
 
 def _announce(opened: Opened) -> None:
