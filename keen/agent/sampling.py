@@ -35,6 +35,8 @@ from keen.wire.base import Body, Reply, Request, Wire
 
 LEAST_LEARNED: Final = 16_384
 """A refused request smaller than this teaches nothing about the window."""
+_LEAST_OUTPUT: Final = 1_024
+"""Output tokens under which an answer would only be cut off: then the input is too large."""
 _LIKELY_OVERFLOW: Final = 80
 """Percent of the effective budget from which an unexplained 400 is taken for an overflow."""
 
@@ -218,7 +220,7 @@ class _Reactions:
         self.done.add("output")
         asked = self.sampler.request(self.request).output_tokens
         lowered = min(error.limit or asked // 2, asked - 1)
-        if lowered < 1:
+        if lowered < (1 if error.is_range else _LEAST_OUTPUT):
             raise ContextOverflow(str(error), status=error.status) from error
         if error.is_range:
             self.sampler.model = replace(self.sampler.model, max_output=lowered)

@@ -437,3 +437,22 @@ async def test_usage_and_requests_are_booked(dialect: Dialect, tmp_path: Path) -
     reported = [event.usage for event in seen if isinstance(event, UsageReported)]
     assert conversation.sampler.requests == 3
     assert conversation.sampler.spent == reported[0] + reported[1]
+
+
+async def test_an_output_that_does_not_fit_beside_the_input_is_lowered_once(
+    dialect: Dialect, tmp_path: Path
+) -> None:
+    refusal = dialect.output_reserve(input=190_000, asked=20_000, limit=200_000)
+    if refusal is None:
+        pytest.skip("no server of this protocol says so")
+    async with FakeProvider(refusal, dialect.says("ok"), dialect.says("two")) as provider:
+        conversation = a_conversation(dialect, provider, tmp_path)
+        seen = await play(conversation.turn(User("a")))
+        await play(conversation.turn(User("b")))
+        caps = [dialect.read(request).output_tokens for request in provider.requests]
+
+    assert isinstance(seen[-1], TurnFinished)
+    assert caps[0] is not None
+    assert caps[1] is not None
+    assert caps[1] < caps[0]
+    assert caps[2] == caps[0]
