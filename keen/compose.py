@@ -172,7 +172,9 @@ async def compose(
         tools, note = without_optional(tools, sampler)
         notices.append(note)
     toolbox = Toolbox(tools, decide, context)
-    system = system_prompt(facts(options.cwd), words.text, options.appended_prompt)
+    system = system_prompt(facts(options.cwd), words.text, options.appended_prompt, tools=tools)
+    if words.is_cut:
+        notices.append("The instruction files (AGENTS.md) are over 32 KiB together and were cut.")
     summariser = await _summariser(chosen, environment)
     compactor, is_automatic = strategy(settings, sampler, recorder, summariser)
     conversation = Conversation(

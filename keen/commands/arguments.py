@@ -41,6 +41,8 @@ def options(parsed: argparse.Namespace) -> Options:
 
     Raises: UsageError for a directory or file that does not exist.
     """
+    if parsed.mcp_config is not None:
+        raise UsageError("--mcp-config: this version of keen does not run MCP servers yet.")
     return Options(
         cwd=_directory(parsed.cwd),
         model=parsed.model,

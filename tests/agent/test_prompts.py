@@ -155,3 +155,13 @@ def test_the_oldest_messages_go_last_and_are_counted() -> None:
 
 def test_what_fits_nowhere_is_none() -> None:
     assert flattened((Assistant((Text("w" * 100_000),)),), 100) is None
+
+
+def test_the_system_prompt_names_only_tools_that_are_there() -> None:
+    whole = prompts.system_prompt([], "")
+    small = prompts.system_prompt([], "", tools=("read_file", "bash"))
+
+    assert "with todo" in whole
+    assert "recall" in whole
+    assert "todo" not in small
+    assert "recall" not in small
