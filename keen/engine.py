@@ -14,7 +14,7 @@ from keen.agent.transaction import written
 from keen.agent.turn import Stop, Turn
 from keen.core.budget import Budget, output_reserve
 from keen.core.errors import CompactionError
-from keen.core.events import Emit, Event, TurnFailed
+from keen.core.events import Emit, Event, TurnFailed, TurnFinished
 from keen.core.messages import History, Usage, User
 from keen.core.models import ModelSpec
 from keen.session.checkpoint import Recorder
@@ -136,26 +136,31 @@ class Engine:
 
     async def _recorded(self, recorder: Recorder, turn: Turn, user: User, emit: Emit) -> None:
         before = self.usage
-        await recorder.user_message(user)
-        failed: list[str] = []
+        # Cancelled meanwhile, the message is in the session, so the next turn must know it too.
+        await written(recorder.user_message(user), lambda: self._begun(turn))
+        is_interrupted, failure = True, None
 
         async def watch(event: Event) -> None:
+            nonlocal is_interrupted, failure
+            if isinstance(event, TurnFinished | TurnFailed):
+                is_interrupted = False  # also when cancelled while this is told
             if isinstance(event, TurnFailed):
-                failed.append(str(event.error))
+                failure = str(event.error)
             await emit(event)
 
-        is_interrupted = True
         try:
             await self.conversation.run(turn, recorder.tap(watch))
-            is_interrupted = False
         finally:
             await recorder.finish(
                 is_interrupted,
-                failed[0] if failed else None,
+                failure,
                 self.usage - before,
                 self.conversation.sampler.meter.reported or 0,
                 turn.history,
             )
+
+    def _begun(self, turn: Turn) -> None:
+        self.conversation.history = turn.history
 
     async def undo_compaction(self) -> Undone:
         """Bring back the conversation before the last compaction; what came later stays.

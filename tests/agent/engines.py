@@ -53,7 +53,7 @@ class Kept:
         return conversation(self.records())
 
     def records(self) -> list[Record]:
-        return settled(read(self.path).records)
+        return settled(read(self.path).records) if self.path.exists() else []
 
     def texts(self) -> list[str]:
         """The visible texts of the session, in the order they were shown."""
