@@ -72,6 +72,6 @@ prepare() {
         install "$extra" || { note "the packages could not be installed (see above)."; return 1; }
         stamp "$name" >"$environment/.keen-$name"
     fi
-    exec 9>&- 2>/dev/null
+    { exec 9>&-; } 2>/dev/null
     note "ready."
 }

@@ -20,7 +20,8 @@ INTRODUCTION: Final = "I am keen's built-in guide: a program, not a language mod
 
 _READS_A_ROUND: Final = 3
 _READS_IN_ALL: Final = 120
-_LISTING: Final[JsonObject] = {"pattern": "**/*"}
+_LISTINGS: Final = ("./*", "**/*")
+"""The top by itself, since the listing of a large tree shows only its newest files."""
 _HARMLESS: Final = "pwd && ls"
 _README: Final = re.compile(r"^(readme|pyproject\.toml|package\.json|cargo\.toml|go\.mod)", re.I)
 _MODEL_HINT: Final = (
@@ -74,12 +75,13 @@ def intent(task: str) -> Intent:
 def next_step(task: str, done: Sequence[Done], is_interactive: bool) -> Step:
     """The next step of a task, given what was done for it so far."""
     wanted = intent(task)
-    listing = next((d for d in done if d.name == "glob"), None)
-    if listing is None and wanted not in ("search", "run", "create", "remove"):
+    listings = _of(done, "glob")
+    if not listings and wanted not in ("search", "run", "create", "remove"):
+        calls = tuple(_listing(pattern) for pattern in _LISTINGS)
         if done:
-            return Step("Listing the files once more.", (("glob", dict(_LISTING)),))
-        return _opening("Let me list the files here.", ("glob", dict(_LISTING)))
-    files = paths(listing.output) if listing is not None else []
+            return Step("Listing the files once more.", calls)
+        return _opening("Let me list the files here.", *calls)
+    files = list(dict.fromkeys(path for d in listings for path in paths(d.output)))
     match wanted:
         case "list":
             return _list(files, done)
@@ -103,6 +105,16 @@ def paths(output: str) -> list[str]:
     return [line for line in lines if line and not line.startswith(("[", "(", "No "))]
 
 
+def _listing(pattern: str) -> tuple[str, JsonObject]:
+    return "glob", {"pattern": pattern}
+
+
+def unlisted(done: Sequence[Done]) -> int:
+    """How many files the listings left out."""
+    counts = (re.search(r"^\[([\d,]+) more", d.output, re.MULTILINE) for d in _of(done, "glob"))
+    return max((int(count[1].replace(",", "")) for count in counts if count), default=0)
+
+
 def _opening(text: str, *calls: tuple[str, JsonObject]) -> Step:
     return Step(f"{INTRODUCTION} {text}", calls)
 
@@ -116,17 +128,19 @@ def _list(files: Sequence[str], done: Sequence[Done]) -> Step:
     readme = next((f for f in files if _README.match(f)), None)
     if readme is not None and not reads:
         return Step(f"{readme} may say what this is.", (("read_file", {"path": readme}),))
-    return Step("\n\n".join([described(files), *map(_gist, reads), _MODEL_HINT]))
+    words = [described(files, unlisted(done)), *map(_gist, reads), _MODEL_HINT]
+    return Step("\n\n".join(words))
 
 
-def described(files: Sequence[str]) -> str:
-    """Counts and names of what a listing showed."""
+def described(files: Sequence[str], more: int = 0) -> str:
+    """Counts and names of what a listing showed; `more` files were not shown."""
     if not files:
         return "This directory holds no files that I can see (ignored ones are left out)."
     folders = Counter(PurePosixPath(f).parts[0] for f in files if "/" in f)
     kinds = Counter(PurePosixPath(f).suffix or "no extension" for f in files)
     top = sorted(f for f in files if "/" not in f)
-    lines = [f"This directory holds {len(files)} files that I can see."]
+    newest = f"; the counts below are of the {len(files)} newest" if more else ""
+    lines = [f"This directory holds {len(files) + more} files that I can see{newest}."]
     if top:
         lines.append("At the top: " + ", ".join(f"`{name}`" for name in top[:20]) + ".")
     if folders:
@@ -171,7 +185,8 @@ def _read_all(files: Sequence[str], done: Sequence[Done]) -> Step:
         text = f"{len(read)} files read, {len(left)} to go."
         return Step(text, tuple(_reading(path) for path in batch))
     known = [d for d in _of(done, "read_file") if d.output]
-    lines = [f"I read {len(read)} files.", described(files), *map(_gist, known[-5:]), _MODEL_HINT]
+    what = described(files, unlisted(done))
+    lines = [f"I read {len(read)} files.", what, *map(_gist, known[-5:]), _MODEL_HINT]
     return Step("\n\n".join(lines))
 
 
@@ -240,7 +255,7 @@ def _tour(files: Sequence[str], done: Sequence[Done]) -> Step:
     if not _of(done, "bash"):
         return Step("And one harmless command.", (("bash", {"command": _HARMLESS}),))
     parts = [
-        described(files),
+        described(files, unlisted(done)),
         *map(_gist, _of(done, "read_file")[:1]),
         f"The search for TODO and FIXME gave {len(paths(_of(done, 'grep')[0].output))} lines.",
         "Ask me to list, read, search, run a command, or to create a demo file. " + _MODEL_HINT,
