@@ -99,7 +99,8 @@ def _discover(found: _Found, call: str, body: str) -> None:
 
 
 def _matching(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterable[str]:
-    return (re.sub(r"^\s*\d+\t", "", line) for line in lines if pattern.search(line))
+    bare = (re.sub(r"^\s*\d+\t", "", line) for line in lines)
+    return (line for line in bare if pattern.search(line))
 
 
 def _written(found: _Found) -> str:

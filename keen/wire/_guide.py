@@ -23,7 +23,8 @@ _READS_IN_ALL: Final = 120
 _LISTINGS: Final = ("./*", "**/*")
 """The top by itself, since the listing of a large tree shows only its newest files."""
 _HARMLESS: Final = "pwd && ls"
-_README: Final = re.compile(r"^(readme|pyproject\.toml|package\.json|cargo\.toml|go\.mod)", re.I)
+_TELLING: Final = ("readme", "pyproject.toml", "package.json", "cargo.toml", "go.mod")
+"""Beginnings of the names of files that say what a project is, the best first."""
 _MODEL_HINT: Final = (
     "For real work connect a model: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, "
     "run `keen auth login`, or start a local server; then `keen -m PROVIDER/MODEL`."
@@ -125,7 +126,7 @@ def _of(done: Sequence[Done], name: str) -> list[Done]:
 
 def _list(files: Sequence[str], done: Sequence[Done]) -> Step:
     reads = _of(done, "read_file")
-    readme = next((f for f in files if _README.match(f)), None)
+    readme = _telling(files)
     if readme is not None and not reads:
         return Step(f"{readme} may say what this is.", (("read_file", {"path": readme}),))
     words = [described(files, unlisted(done)), *map(_gist, reads), _MODEL_HINT]
@@ -151,6 +152,15 @@ def described(files: Sequence[str], more: int = 0) -> str:
     return "\n".join(lines)
 
 
+def _telling(files: Sequence[str]) -> str | None:
+    """The file that may say what the project is."""
+    for beginning in _TELLING:
+        for path in files:
+            if path.lower().startswith(beginning):
+                return path
+    return None
+
+
 def _gist(read: Done) -> str:
     """The first lines with words of a file that was read."""
     if read.is_error:
@@ -170,7 +180,8 @@ def _named(task: str, files: Sequence[str]) -> list[str]:
 def _read(task: str, files: Sequence[str], done: Sequence[Done]) -> Step:
     reads = _of(done, "read_file")
     if not reads:
-        named = _named(task, files) or [f for f in files if _README.match(f)] or list(files[:1])
+        told = _telling(files) or (files[0] if files else None)
+        named = _named(task, files) or ([told] if told else [])
         if not named:
             return Step("There is nothing to read here.")
         return Step("Reading.", tuple(_reading(path) for path in named[:_READS_A_ROUND]))
@@ -248,7 +259,7 @@ def _change(wanted: Intent, done: Sequence[Done], is_interactive: bool) -> Step:
 
 def _tour(files: Sequence[str], done: Sequence[Done]) -> Step:
     if not _of(done, "read_file") and files:
-        path = next((f for f in files if _README.match(f)), files[0])
+        path = _telling(files) or files[0]
         return Step("Now a file.", (_reading(path),))
     if not _of(done, "grep"):
         return Step("Now a search.", (("grep", {"pattern": "TODO|FIXME"}),))
