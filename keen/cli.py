@@ -30,6 +30,8 @@ def main() -> NoReturn:
 
 def run(words: Sequence[str]) -> int:
     """Run the command line `words`; returns its exit code."""
+    # pydantic would scan the entry points of every installed package, and load what it finds.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if words and words[0] in ("-v", "--version"):
         print(f"keen {__version__}")
         return 0

@@ -150,7 +150,7 @@ def describe(
 
 async def asked(settings: Settings, spec: ModelSpec, endpoint: Endpoint) -> ModelSpec:
     """The spec with what a local server says of its model; unchanged for others and in silence."""
-    if not spec.is_local:
+    if not spec.is_local or _is_told(settings, spec):
         return spec
     server = await ask(
         spec.provider,
@@ -160,6 +160,12 @@ async def asked(settings: Settings, spec: ModelSpec, endpoint: Endpoint) -> Mode
     )
     found = next((one for one in server.models if one.id == spec.id), None) if server else None
     return model_spec(settings, spec.provider, spec.id, found=found) if found else spec
+
+
+def _is_told(settings: Settings, spec: ModelSpec) -> bool:
+    """True when the settings leave nothing to ask a server that keeps its model loaded."""
+    told = settings.provider(spec.provider).models.get(spec.id, ModelSettings())
+    return bool(told.context_window and told.max_output_tokens) and spec.provider != "ollama"
 
 
 def choose_model(

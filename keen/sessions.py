@@ -87,8 +87,7 @@ def _log(options: Options, chosen: Chosen, store: Store) -> tuple[Log, list[Reco
         return log, []
     if options.is_fork:
         path = store.fork(path, options.cwd)
-    log = store.open(path)
-    return log, log.records()
+    return store.resume(path)
 
 
 def _wanted(options: Options, store: Store) -> Path | None:
