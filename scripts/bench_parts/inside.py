@@ -191,6 +191,8 @@ def _write(path: Path, payloads: Iterator[Payload], limit: int = 10**12) -> dict
             size += file.write(encoded(Record(number, _TIME, payload.kind, payload)))
             if size >= limit:
                 break
+        file.flush()
+        os.fsync(file.fileno())  # or the first append waits for all of it
     path.chmod(0o600)
     return {"bytes": size}
 
