@@ -185,13 +185,16 @@ class Completion:
 
 def _commands(wanted: str) -> list[Suggestion]:
     rows: list[Suggestion] = []
+    others: list[Suggestion] = []
     exact = wanted.casefold()
     for command in COMMANDS:
         names = (command.name, *command.aliases)
         hit = next((name for name in names if name.startswith(exact)), None)
         if hit is not None:
             label = f"/{hit} {command.argument}".rstrip()
-            rows.append(Suggestion(f"/{hit}", label, command.help))
+            row = Suggestion(f"/{hit}", label, command.help)
+            (rows if hit == command.name else others).append(row)
+    rows += others
     if not rows and len(exact) > 1:
         near = ranked(exact, [command.name for command in COMMANDS], most=5)
         for name in near:

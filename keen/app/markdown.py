@@ -72,12 +72,22 @@ def lines(text: str, width: int, look: Look) -> list[Strip]:
     # Addresses are shown, never hidden behind words: what a link says and where it goes can differ.
     drawn = _Markdown(text, code_theme=look.code, hyperlinks=False)
     rendered = console.render_lines(drawn, options, style=look.text, pad=False)
-    strips = [Strip(line) for line in rendered]
-    while strips and not strips[-1].text.strip():
-        strips.pop()
-    while strips and not strips[0].text.strip():
-        del strips[0]
-    return strips
+    return _without_double_blanks([Strip(line) for line in rendered])
+
+
+def _without_double_blanks(strips: list[Strip]) -> list[Strip]:
+    """Blocks bring blank lines of their own; one between two is enough, and none around all."""
+    kept: list[Strip] = []
+    was_blank = True
+    for strip in strips:
+        # A line of a code block has a ground and is never blank in this sense.
+        is_blank = not strip.text.strip() and not any(s.style and s.style.bgcolor for s in strip)
+        if not (is_blank and was_blank):
+            kept.append(strip)
+        was_blank = is_blank
+    if kept and was_blank:
+        kept.pop()
+    return kept
 
 
 @dataclass(frozen=True, slots=True)

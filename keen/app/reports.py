@@ -210,12 +210,11 @@ async def context(screen: Opening, _argument: str) -> None:
         ("free", f"{max(budget.effective - total, 0):>9,}"),
         ("kept for the answer", f"{budget.reserve:>9,}"),
         ("safety", f"{budget.window - budget.reserve - budget.effective:>9,}"),
+        ("window", f"{budget.window:>9,}"),
+        ("compacts from", f"{budget.trigger:>9,}"),
     ]
     said = f"reported {reported:,}" if reported is not None else "no report yet"
-    title = (
-        f"About {total:,} of {budget.effective:,} tokens ({said}); compacts from "
-        f"{budget.trigger:,}; window {budget.window:,}"
-    )
+    title = f"About {total:,} of {budget.effective:,} tokens ({said})"
     blocks: list[Block] = [Bar(parts, budget.window), Table(rows)]
     if compactions:
         blocks.append(Heading(several(len(compactions), "compaction")))

@@ -10,6 +10,7 @@ from keen.app.commands import find, unknown
 from keen.app.completion import Completion
 from keen.app.messages import PermissionWanted
 from keen.app.screens.asking import Asking
+from keen.app.widgets.permission import SHORT
 from keen.core.messages import User
 
 _AGAIN_SECONDS: Final = 2.0
@@ -36,7 +37,7 @@ class ChatScreen(Asking):
         self.focus_right()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.set_class(event.size.height < 16, "-short")
+        self.set_class(event.size.height < SHORT, "-short")
 
     def on_key(self, event: events.Key) -> None:
         """Nothing had the focus: the prompt, or the open question, has it from here on."""

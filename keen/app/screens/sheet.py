@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 from keen.app.blocks import Block
 from keen.app.fuzzy import ranked
 from keen.app.look import Look
+from keen.app.widgets.permission import SHORT
 from keen.app.widgets.transcript import Transcript
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ class Sheet(ModalScreen[T], inherit_bindings=False):
         self.dismiss(None)
 
     def on_resize(self, event: events.Resize) -> None:
-        self.set_class(event.size.height < 16, "-short")
+        self.set_class(event.size.height < SHORT, "-short")
 
 
 @dataclass(frozen=True, slots=True)

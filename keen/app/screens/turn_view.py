@@ -9,7 +9,7 @@ from keen.app import messages as ui
 from keen.app.blocks import Mine
 from keen.app.screens.conversation import ConversationScreen
 from keen.app.units import duration
-from keen.app.widgets.spinner import COMPACTING, THINKING, WAITING
+from keen.app.widgets.spinner import COMPACTING, INTERRUPTS, THINKING, WAITING
 from keen.core.events import Decision
 from keen.core.messages import ToolCall, User
 
@@ -115,7 +115,7 @@ class TurnView(ConversationScreen):
 
     @on(ui.CompactionEnded)
     def _compaction_ended(self, message: ui.CompactionEnded) -> None:
-        self.spinner.hint = "Esc interrupts"
+        self.spinner.hint = INTERRUPTS
         self.spinner.say(THINKING)
         if message.outcome == "applied":
             self.transcript.mark()
@@ -163,6 +163,7 @@ class TurnView(ConversationScreen):
         if isinstance(preview, dict) and isinstance(diff := preview.get("diff"), str):
             self.previews[message.call.id] = diff
         self.pending.append(message)
+        self.spinner.hint = "Esc says no"
         self.spinner.say(WAITING)
         self.show_question()
         self.host.call_attention("keen asks for permission")
@@ -170,6 +171,7 @@ class TurnView(ConversationScreen):
     @on(ui.AnswerWanted)
     def _answer_wanted(self, message: ui.AnswerWanted) -> None:
         self.pending.append(message)
+        self.spinner.hint = "Esc leaves it open"
         self.spinner.say(WAITING)
         self.show_question()
         self.host.call_attention("keen has a question")
@@ -193,6 +195,7 @@ class TurnView(ConversationScreen):
 
     def _answered(self) -> None:
         if not self.pending and self.spinner.says == WAITING:
+            self.spinner.hint = INTERRUPTS
             self.spinner.say(THINKING)
         self.show_question()
 
@@ -201,7 +204,7 @@ class TurnView(ConversationScreen):
     @on(ui.TurnEnded)
     def _turn_ended(self, message: ui.TurnEnded) -> None:
         self.spinner.stop()
-        self.spinner.hint = "Esc interrupts"
+        self.spinner.hint = INTERRUPTS
         self.transcript.stop_cards()
         self.pending.clear()
         self.answered = 0

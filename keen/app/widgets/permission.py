@@ -27,6 +27,8 @@ from keen.core.events import Decision
 from keen.core.messages import Json
 
 GUARD_SECONDS: Final = 0.3
+SHORT: Final = 16
+"""Rows of a screen on which only the shortest words fit."""
 _LONG_BLANK: Final = 8
 _MOST_DIFF: Final = 2_000
 
@@ -61,6 +63,8 @@ class PermissionCard(Lines, can_focus=True):
         self._clock = clock
         self._quiet_until = 0.0
         self._body: list[Strip] = []
+        self._room = 2
+        """Lines of the body that are shown at once."""
         self.editing: str = ""
         """`rule` or `say` while a line is being written."""
         self.line: Prompt | None = None
@@ -106,7 +110,7 @@ class PermissionCard(Lines, can_focus=True):
             self._choose(event.character.lower())
 
     def _scroll(self, command: str) -> None:
-        page = max(self._room() - 1, 1)
+        page = max(self._room - 1, 1)
         steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page}
         last = self._last_offset()
         wanted = {"home": 0, "end": last}.get(command, self.offset_lines + steps.get(command, 0))
@@ -155,32 +159,31 @@ class PermissionCard(Lines, can_focus=True):
         """True when the end of what is asked has been in sight."""
         return self.offset_lines >= self._last_offset()
 
-    def _room(self) -> int:
-        return max(min(host_of(self).size.height * 3 // 5, host_of(self).size.height - 8), 2)
-
     def _last_offset(self) -> int:
-        return max(len(self._body) - self._room(), 0)
+        return max(len(self._body) - self._room, 0)
 
     def draw(self, width: int) -> list[Strip]:
         asked, look = self.asked, self.look
         if asked is None:
             return []
         heading, self._body = self._question(asked, width)
-        room = self._room()
-        self.offset_lines = min(self.offset_lines, self._last_offset())
-        shown = self._body[self.offset_lines : self.offset_lines + room]
-        drawn = [heading, *shown]
-        hidden = len(self._body) - self.offset_lines - len(shown)
-        if hidden > 0:
-            line = f"… {hidden:,} more lines: PgDn shows them before you can say yes"
-            drawn.append(Strip([Segment(cropped(line, width), look.warning)]))
+        is_short = host_of(self).size.height < SHORT
+        below = [Strip.blank(0)] if not is_short else []
         reason = f"Asks because: {sanitize.line(asked.reason)}"
-        drawn += [Strip([Segment(line, look.muted)]) for line in wrapped(reason, width, look)[:3]]
-        drawn += self._choices(asked, width)
+        reasons = [cropped(reason, width)] if is_short else wrapped(reason, width, look)[:3]
+        below += [Strip([Segment(line, look.muted)]) for line in reasons]
+        below += self._choices(asked, width, is_short=is_short)
         if self.draft.strip():
             line = "Your draft is kept: " + sanitize.line(" ".join(self.draft.split()))
-            drawn.append(Strip([Segment(cropped(line, width), look.muted)]))
-        return drawn
+            below.append(Strip([Segment(cropped(line, width), look.muted)]))
+        self._room = max(host_of(self).size.height * 4 // 5 - len(below) - 4, 2)
+        self.offset_lines = min(self.offset_lines, self._last_offset())
+        shown = self._body[self.offset_lines : self.offset_lines + self._room]
+        hidden = len(self._body) - self.offset_lines - len(shown)
+        if hidden > 0:
+            line = f"… {_lines(hidden)} more: PgDn, before you can say yes"
+            shown.append(Strip([Segment(cropped(line, width), look.warning)]))
+        return [heading, *shown, *below]
 
     def _question(self, asked: PermissionWanted, width: int) -> tuple[Strip, list[Strip]]:
         look = self.look
@@ -189,7 +192,7 @@ class PermissionCard(Lines, can_focus=True):
         heading = Strip([Segment(cropped(title + of, width), look.warning + Style(bold=True))])
         return heading, body
 
-    def _choices(self, asked: PermissionWanted, width: int) -> list[Strip]:
+    def _choices(self, asked: PermissionWanted, width: int, *, is_short: bool) -> list[Strip]:
         look = self.look
         if self.editing:
             words = {
@@ -205,6 +208,9 @@ class PermissionCard(Lines, can_focus=True):
         if "project" in asked.choices and asked.rule:
             choices.append(("p", "always in this project"))
         choices += [("n", "no"), ("e", "no, and say what to do")]
+        if is_short:
+            brief = {"y": "yes", "a": "always", "p": "project", "n": "no", "e": "say"}
+            choices = [(key, brief[key]) for key, _ in choices]
         rows: list[list[Segment]] = [[]]
         used = 0
         for key, words in choices:
@@ -219,6 +225,10 @@ class PermissionCard(Lines, can_focus=True):
             rows[-1].append(Segment(f" {words}", look.text))
             used += size
         return [Strip(row) for row in rows]
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count:,} lines"
 
 
 def _always(asked: PermissionWanted) -> str:

@@ -20,6 +20,7 @@ _CALM_EVERY: Final = 1.0
 
 THINKING: Final = "Thinking..."
 COMPACTING: Final = "Compacting..."
+INTERRUPTS: Final = "Esc interrupts"
 WAITING: Final = "Waiting for you..."
 
 
@@ -30,7 +31,7 @@ class Spinner(Lines):
         super().__init__(look, id=id)
         self.display = False
         self.says = THINKING
-        self.hint = "Esc interrupts"
+        self.hint = INTERRUPTS
         self.sent = 0
         self.received = 0
         """Tokens of this turn."""

@@ -22,6 +22,15 @@ class Transcript(ScrollView, can_focus=False):
     """Everything that was said, oldest first. Follows its end until somebody scrolls up."""
 
     ALLOW_SELECT = True
+    DEFAULT_CSS = """
+    Transcript {
+        overflow-x: hidden;
+        overflow-y: auto;
+        scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable;
+        background: $background;
+    }
+    """
 
     def __init__(self, look: Look, *, id: str | None = None) -> None:
         super().__init__(id=id)
