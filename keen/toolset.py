@@ -9,10 +9,12 @@ from pathlib import Path
 from keen import config, trust
 from keen.config import Loaded
 from keen.paths import Paths
+from keen.tools._confines import Surveyor
 from keen.tools._rules import Kind, Rule, SavedRules, Source, parse_rule
 from keen.tools.ask_user import AskUser
 from keen.tools.base import Context, Tool
 from keen.tools.bash import Bash
+from keen.tools.confinement import Confinement
 from keen.tools.edit_file import EditFile
 from keen.tools.file_memory import FileMemory
 from keen.tools.glob import Glob
@@ -22,6 +24,7 @@ from keen.tools.jobs import Jobs
 from keen.tools.permission import Policy
 from keen.tools.read_file import ReadFile
 from keen.tools.recall import Recall
+from keen.tools.sandbox import Level, Sandbox, find
 from keen.tools.todo import Todo
 from keen.tools.web_fetch import WebFetch
 from keen.tools.write_file import WriteFile
@@ -33,18 +36,24 @@ def built_in_tools(
     *,
     is_left_out: Callable[[Path], bool],
     is_interactive: bool,
+    confinement: Confinement | None = None,
 ) -> dict[str, Tool]:
     """The tools of one session in the order the model sees them.
 
     `is_left_out`: files a search passes over. `ask_user` is there only where somebody answers.
+    `confinement`: what starts commands in the sandbox.
     """
+    bash = Bash(jobs)
+    if confinement is not None:
+        is_full = confinement.sandbox.level == "full"
+        bash = Bash.sandboxed(jobs, confinement) if is_full else Bash(jobs, confinement)
     tools: list[Tool] = [
         ReadFile(memory),
         WriteFile(memory),
         EditFile(memory),
         Glob(),
         Grep(is_left_out),
-        Bash(jobs),
+        bash,
         WebFetch(),
         Todo(),
         Recall(),
@@ -79,8 +88,24 @@ def _source(origin: str) -> Source:
     return "project" if f"{os.sep}{config.PROJECT_FILE}:" in origin else "user"
 
 
-def policy(loaded: Loaded, context: Context, paths: Paths, *, is_interactive: bool) -> Policy:
+def sandbox(loaded: Loaded, paths: Paths) -> Sandbox:
+    """What holds commands here, as the settings want it. Blocking; seconds at the very first."""
+    settings = loaded.settings.permissions
+    writable = tuple(Path(os.path.realpath(os.path.expanduser(one))) for one in settings.writable)
+    return find(settings.sandbox, paths.cache, surveyor=Surveyor(guard(paths), writable=writable))
+
+
+def policy(
+    loaded: Loaded,
+    context: Context,
+    paths: Paths,
+    *,
+    is_interactive: bool,
+    level: Level = "none",
+) -> Policy:
     """The policy of a session: mode and rules of the settings, what was saved for this project.
+
+    `level`: how far a sandbox holds commands.
 
     Raises: ConfigError for text that is no rule.
     """
@@ -91,6 +116,7 @@ def policy(loaded: Loaded, context: Context, paths: Paths, *, is_interactive: bo
         mode=settings.mode,
         rules=(*rules(loaded), *saved.load()),
         guard=guard(paths),
+        sandbox=level,
         is_interactive=is_interactive,
         has_network=settings.network,
         save=saved.append,

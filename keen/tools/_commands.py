@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from keen.tools._risky_commands import (
     INTERPRETERS,
@@ -20,7 +20,23 @@ from keen.tools.base import Access, Context
 from keen.tools.guard import Guard
 from keen.tools.shell import Level, ShellVerdict, verdict
 
+Nature: TypeAlias = Literal["read", "git", "other"]
+"""`read`: provably only reads. `git`: git that changes its directory, and nothing else of note."""
+
 _SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9:_-]*")
+_GIT_WRITES: Final = frozenset({
+    "add", "am", "apply", "bisect", "branch", "checkout", "cherry-pick", "clean", "clone", "commit",
+    "fetch", "gc", "init", "merge", "mv", "notes", "pull", "push", "rebase", "reset", "restore",
+    "revert", "rm", "stash", "switch", "tag", "update-index", "worktree",
+})  # fmt: skip
+_GIT_READS: Final = frozenset({
+    "blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status",
+})  # fmt: skip
+_BESIDE_GIT: Final = frozenset({
+    "cat", "cd", "date", "echo", "false", "grep", "head", "ls", "printf", "pwd", "tail", "test",
+    "true", "wc",
+})  # fmt: skip
+"""What stands beside git in one command without making it another thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +63,8 @@ class CommandJudge:
     """A full sandbox holds what runs."""
     has_network: bool
     path: str | None
+    is_held: bool = False
+    """Some sandbox, if only for files, holds what runs."""
 
     def judge(self, access: Access) -> Judged:
         """Deny beats ask beats allow; text that deceives is refused in every mode."""
@@ -68,6 +86,13 @@ class CommandJudge:
             return Judged("ask", reason, found, is_once=True)
         return self._by_table(access, found)
 
+    def nature(self, command: str) -> Nature:
+        """What a command that may run needs of the workspace."""
+        found = self._verdict(command)
+        if found.level == "auto":
+            return "read"
+        return "git" if _changes_git(found) else "other"
+
     def check(self, command: str) -> tuple[Level, str]:
         """The verdict of table and rules, without regard to mode."""
         found = self._verdict(command)
@@ -82,7 +107,7 @@ class CommandJudge:
         allowing = self._allowing(found)
         if found.level == "ask" and allowing is not None:
             return "auto", f"the rule {allowing.text} ({allowing.place}) allows it"
-        runs_contained = found.level == "ask" or found.only_syntax
+        runs_contained = (found.level == "ask" or found.only_syntax) and not _changes_git(found)
         if self.is_contained and runs_contained:
             return found.level, f"{found.reason}; runs unasked inside the sandbox"
         return found.level, found.reason
@@ -111,16 +136,18 @@ class CommandJudge:
             return Judged("allow", "", found)
         if found.level == "never":
             return self._never(found, raised=raised)
-        if self.is_contained and not raised:
+        asks_for_git = self.mode != "plan" and _changes_git(found)
+        if self.is_contained and not raised and not asks_for_git:
             return Judged("allow", "", found)
-        may_rule = not (raised and self.is_contained)  # a rule is no leave to go outside
+        may_rule = not (raised and self.is_held)  # a rule is no leave to go outside
         if may_rule and self._allowing(found) is not None:
             return Judged("allow", "", found)
         reason = f"it says that it needs {_needs(access)}" if raised else found.reason
         return Judged("ask", reason, found, rule=_exact(found))
 
     def _never(self, found: ShellVerdict, *, raised: bool) -> Judged:
-        if found.only_syntax and self.is_contained and not raised:
+        asks_for_git = self.mode != "plan" and _changes_git(found)
+        if found.only_syntax and self.is_contained and not raised and not asks_for_git:
             return Judged("allow", "", found)
         if self.mode == "plan" and not found.only_syntax:
             reason = f"Not run in plan mode: {found.reason}. Describe it instead."
@@ -162,6 +189,30 @@ class CommandJudge:
                 return None
             first = first or rule
         return first
+
+
+def _changes_git(found: ShellVerdict) -> bool:
+    """git that writes into its directory, with at most harmless words beside it."""
+    if any(may_write and ".git" in path.parts for path, may_write in found.touched):
+        return False
+    changes = False
+    for words in found.mentions:
+        if not words or words[0] in _BESIDE_GIT:
+            continue
+        name = _git_subcommand(words)
+        if name in _GIT_WRITES:
+            changes = True
+        elif name not in _GIT_READS:
+            return False
+    return changes
+
+
+def _git_subcommand(words: tuple[str, ...]) -> str:
+    """The subcommand of `git` or `git -C DIR`; "" for everything else."""
+    if words[0] != "git":
+        return ""
+    rest = words[3:] if words[1:2] == ("-C",) else words[1:]
+    return rest[0] if rest else ""
 
 
 def _needs(access: Access) -> str:

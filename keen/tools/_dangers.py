@@ -22,7 +22,7 @@ from keen.tools._risky_commands import (
     WRAPPERS,
 )
 from keen.tools._syntax import Finding, Hold, Redirect, SimpleCommand, Word, is_setting, read
-from keen.tools.guard import PathFacts
+from keen.tools.guard import PathFacts, real_path
 
 _SED_COMMAND: Final = re.compile(r"(?:^|[;{}\n\d$/,!\s])\s*[ewW](?:\s|$)")
 _SED_FLAGS: Final = re.compile(r"s([^\w\s\\]).*?\1.*?\1[gpiImM\d]*[ew]", re.DOTALL)
@@ -102,7 +102,7 @@ def _spelled(word: Word, places: Places) -> list[Path]:
         for name in [text, *((glob_matches(text, places) or []) if word.has_glob else [])]:
             for start in places.starts:
                 literal = os.path.normpath(start / name)
-                found += [Path(literal), Path(os.path.realpath(literal))]
+                found += [Path(literal), Path(real_path(literal))]
     return found
 
 

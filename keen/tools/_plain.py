@@ -21,7 +21,7 @@ from keen.tools._plain_commands import (
 )
 from keen.tools._syntax import Finding, Word
 from keen.tools.base import Context
-from keen.tools.guard import Guard, PathFacts, is_environment_file
+from keen.tools.guard import Guard, PathFacts, is_environment_file, real_path
 
 _MOST_MATCHES: Final = 2_000
 _MOST_ENTRIES: Final = 8_000
@@ -55,7 +55,7 @@ class Places:
         """Where the next command may start after `cd operand`."""
         if not self.is_known or operand.is_dynamic or operand.has_glob or operand.has_brace:
             return replace(self, is_known=False)
-        goals = [Path(os.path.realpath(start / operand.text)) for start in self.starts]
+        goals = [Path(real_path(start / operand.text)) for start in self.starts]
         starts = tuple(dict.fromkeys((*self.starts, *goals)))
         return replace(self, starts=starts, is_known=len(starts) <= 16)
 
@@ -278,7 +278,7 @@ def _tree_objection(name: str, operand: Word, places: Places, parsed: _Parsed) -
     skips_hidden = name == "rg"
     for start in places.starts:
         top = start / operand.text
-        if Path(os.path.realpath(Path.home())).is_relative_to(os.path.realpath(top)):
+        if Path(real_path(Path.home())).is_relative_to(real_path(top)):
             return Finding("ask", f"{name} would search the whole home directory")
         secret, turns, is_whole = _survey(top)
         if secret and (not skips_hidden or parsed.has_filter or turns):

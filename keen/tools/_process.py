@@ -54,8 +54,16 @@ class Ended:
 class Process:
     """One running command; `start`, then exactly one `wait`."""
 
-    def __init__(self, child: asyncio.subprocess.Process, output: _Output, mark: str) -> None:
+    def __init__(
+        self,
+        child: asyncio.subprocess.Process,
+        output: _Output,
+        mark: str,
+        *,
+        is_wrapped: bool = False,
+    ) -> None:
         self._child = child
+        self._is_wrapped = is_wrapped
         self._output = output
         self._mark = mark
         self._started = time.monotonic()
@@ -66,16 +74,25 @@ class Process:
 
     @classmethod
     async def start(
-        cls, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], spool: Spool
+        cls,
+        argv: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        spool: Spool,
+        *,
+        is_wrapped: bool = False,
     ) -> Process:
-        """Start `argv` without a terminal, its output into `spool`. Raises: OSError."""
+        """Start `argv` without a terminal, its output into `spool`. Raises: OSError.
+
+        `is_wrapped`: `argv` is a program that holds the command and dies with it.
+        """
         mark = secrets.token_hex(8)
         processes = await asyncio.to_thread(_own_threads) + _PROCESSES
         reading, writing = os.pipe()
         output = _Output(reading, spool)
         try:
             child = await asyncio.create_subprocess_exec(
-                *argv,
+                *(_limited(argv, processes) if is_wrapped else argv),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=writing,
                 stderr=writing,
@@ -91,7 +108,7 @@ class Process:
             os.close(writing)
         _limit(child.pid, processes)
         output.listen()
-        return cls(child, output, mark)
+        return cls(child, output, mark, is_wrapped=is_wrapped)
 
     async def wait(
         self, seconds: float | None, progress: Callable[[str], Awaitable[None]]
@@ -164,6 +181,13 @@ class Process:
 
     def _signal(self, number: signal.Signals, left: set[int]) -> None:
         """Send to the group as a whole, so that no fork slips through, then to who left it."""
+        if self._is_wrapped and number == signal.SIGTERM and left - {self.pid}:
+            # The end of what wraps the command would be the command's own, without any grace.
+            for pid in left - {self.pid}:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+                    os.kill(pid, signal.SIGCONT)
+            return
         in_group = self.pid in left or any(_group(pid) == self.pid for pid in left)
         if self._child.returncode is None or in_group:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -257,6 +281,18 @@ async def _uncancelled(work: Awaitable[int]) -> int:
     if cancelled is not None:
         raise cancelled
     return task.result()
+
+
+def _limited(argv: Sequence[str], processes: int) -> tuple[str, ...]:
+    """`argv` with its limits put on before it starts: what wraps a command forks at once."""
+    if sys.platform != "linux":
+        return tuple(argv)
+    limits = (
+        'ulimit -c 0; ulimit -u "$1"; echo 500 >/proc/self/oom_score_adj; shift; exec 2>&3 3>&-; '
+        'exec "$@"'
+    )
+    script = f"exec 3>&2 2>/dev/null; {limits}"
+    return ("/bin/bash", "--noprofile", "--norc", "-c", script, "bash", str(processes), *argv)
 
 
 def _limit(pid: int, processes: int) -> None:

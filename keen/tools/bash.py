@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import signal
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar, Final, Literal
 
 from pydantic import Field
@@ -16,7 +12,7 @@ from pydantic import Field
 from keen.core.errors import ToolError
 from keen.core.messages import Json, JsonObject, ToolSpec
 from keen.tools._arguments import Arguments, parse, tool_spec
-from keen.tools._environment import command_environment
+from keen.tools._launch import Launch, Launcher, open_launch
 from keen.tools._process import Ended, Process
 from keen.tools._spool import Spool
 from keen.tools.base import Access, Context, Effect, Outcome, PreparedCall
@@ -36,6 +32,12 @@ _DESCRIPTION: Final = (
     "read_file, grep and glob for reading and searching, edit_file and write_file for changes. "
     "Long-running programs such as servers need background: true; their output goes to a file "
     "whose path you are told."
+)
+
+_SANDBOXED: Final = (
+    " Commands run in a sandbox: only the working directory and /tmp can be written, credentials "
+    "and .env files are hidden, and the network is off. /tmp is private to commands; read_file "
+    "does not see it. What that stopped is told in a line that begins with [sandbox]."
 )
 
 
@@ -70,11 +72,20 @@ class BashArguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class Bash:
-    """The tool `bash`. `jobs` keeps its background commands; the owner closes it at exit."""
+    """The tool `bash`. `jobs` keeps its background commands; the owner closes it at exit.
+
+    `launcher` decides what stands around a command, for example a sandbox.
+    """
 
     jobs: Jobs
+    launcher: Launcher = open_launch
     spec: ToolSpec = field(default_factory=lambda: tool_spec("bash", _DESCRIPTION, BashArguments))
     effect: Effect = "exec"
+
+    @classmethod
+    def sandboxed(cls, jobs: Jobs, launcher: Launcher) -> Bash:
+        """The tool whose description speaks of the sandbox around its commands."""
+        return cls(jobs, launcher, tool_spec("bash", _DESCRIPTION + _SANDBOXED, BashArguments))
 
     def prepare(self, input: JsonObject, context: Context) -> PreparedCall:
         """A call whose command is exactly the text that is judged. Raises: ToolError."""
@@ -89,7 +100,7 @@ class Bash:
         async def run() -> Outcome:
             if arguments.background:
                 return await self._leave(arguments, context)
-            return await _run(arguments, context)
+            return await self._run(arguments, context)
 
         async def preview() -> Json:
             return _preview(arguments, context)
@@ -98,43 +109,61 @@ class Bash:
 
     async def _leave(self, arguments: BashArguments, context: Context) -> Outcome:
         """Start a background job."""
-        job = await self.jobs.start(
-            shell_argv(arguments.command),
-            arguments.command,
-            _directory(context),
-            _environment(context),
-            context.scratch,
-            seconds=arguments.timeout_seconds,
-        )
+        launch = await self._launch(arguments, context)
+        try:
+            job = await self.jobs.start(
+                launch.argv,
+                arguments.command,
+                context.cwd,
+                launch.environment,
+                context.scratch,
+                seconds=arguments.timeout_seconds,
+                is_wrapped=launch.is_wrapped,
+                release=launch.release,
+            )
+        except BaseException:
+            launch.release()
+            raise
         where = f"Its output goes to {job.spool.path}." if job.spool.path else job.spool.fault
         return Outcome(f"Still running in background as job {job.id}. {where}")
 
+    async def _run(self, arguments: BashArguments, context: Context) -> Outcome:
+        seconds = arguments.timeout_seconds or DEFAULT_SECONDS
+        launch = await self._launch(arguments, context)
+        spool = Spool(context.scratch)
+        try:
+            process = await Process.start(
+                launch.argv, context.cwd, launch.environment, spool, is_wrapped=launch.is_wrapped
+            )
+            ended = await process.wait(seconds, context.progress)
+            text = await asyncio.to_thread(spool.text)
+            note = await asyncio.to_thread(launch.note, text, ended.code)
+        finally:
+            launch.release()
+            await asyncio.to_thread(spool.close)
+        return _outcome(text, ended, seconds, note)
 
-def shell_argv(command: str) -> tuple[str, ...]:
-    """bash without anybody's start-up files. Raises: ToolError when there is no bash."""
-    if sys.platform == "win32":
-        raise ToolError("Commands need a POSIX system. On Windows, run keen inside WSL.")
-    bash = "/bin/bash" if os.access("/bin/bash", os.X_OK) else shutil.which("bash")
-    if bash is None:
-        raise ToolError("There is no bash on this machine. Install it to run commands.")
-    return (bash, "--noprofile", "--norc", "-c", command)
+    async def _launch(self, arguments: BashArguments, context: Context) -> Launch:
+        """Look up how the command is started; what was prepared for it is never left behind."""
+        if not context.cwd.is_dir():
+            raise ToolError(
+                f"The working directory {context.cwd} is gone. Ask the person about it."
+            )
+        work = asyncio.to_thread(self.launcher, arguments.command, arguments.needs or "", context)
+        task = asyncio.ensure_future(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_released)
+            raise
 
 
-async def _run(arguments: BashArguments, context: Context) -> Outcome:
-    seconds = arguments.timeout_seconds or DEFAULT_SECONDS
-    spool = Spool(context.scratch)
-    try:
-        process = await Process.start(
-            shell_argv(arguments.command), _directory(context), _environment(context), spool
-        )
-        ended = await process.wait(seconds, context.progress)
-        text = await asyncio.to_thread(spool.text)
-    finally:
-        await asyncio.to_thread(spool.close)
-    return _outcome(text, ended, seconds)
+def _released(task: asyncio.Task[Launch]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().release()
 
 
-def _outcome(text: str, ended: Ended, seconds: float) -> Outcome:
+def _outcome(text: str, ended: Ended, seconds: float, note: str) -> Outcome:
     lines = [text.rstrip("\n")] if text.strip("\n") else []
     if ended.how == "timed out":
         lines.append(
@@ -149,6 +178,8 @@ def _outcome(text: str, ended: Ended, seconds: float) -> Outcome:
         lines.append(f"[{_processes(ended.leftovers)} left running had to be ended.]")
     if ended.seconds >= _LONG_SECONDS and ended.how == "exited":
         lines.append(f"[took {ended.seconds:.1f} s]")
+    if note:
+        lines.append(note)
     is_error = ended.how == "timed out" or ended.code != 0
     return Outcome("\n".join(lines) or "(no output)", is_error, exit_code=ended.code)
 
@@ -162,16 +193,6 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _directory(context: Context) -> Path:
-    if not context.cwd.is_dir():
-        raise ToolError(f"The working directory {context.cwd} is gone. Ask the person about it.")
-    return context.cwd
-
-
-def _environment(context: Context) -> dict[str, str]:
-    return context.environment or command_environment(os.environ, context.roots)
 
 
 def _preview(arguments: BashArguments, context: Context) -> Json:

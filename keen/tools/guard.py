@@ -128,6 +128,11 @@ class Guard:
         """True for what a search leaves out unless it is named: `.env*` and credentials."""
         return is_environment_file(real) or bool(self._hidden(real))
 
+    def hidden_places(self) -> tuple[Path, ...]:
+        """All that holds credentials or is keen's own, whether it is there or not."""
+        home = _home()
+        return (*self.own, *(home / part for part in _HIDDEN))
+
     def _hidden(self, real: Path) -> str:
         names = _folded(real)
         if any(_starts(names, _folded(part)) for part in self.readable):
@@ -193,9 +198,28 @@ def printable(name: str) -> str:
     )
 
 
+def real_path(path: str | Path) -> str:
+    """Where a path leads; its plain spelling where even looking is refused (/proc/1/root)."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return os.path.normpath(path)
+
+
 def is_environment_file(path: Path) -> bool:
     """True for `.env` and its kin, at any depth."""
     return _fold(path.name).startswith(".env")
+
+
+def protected_names() -> tuple[str, ...]:
+    """Below a root: what commands do not change, because keen or other programs run it later."""
+    return (".git", ".keen", *_PEERS, ".github/workflows")
+
+
+def login_places() -> tuple[Path, ...]:
+    """What the next login of the person runs, whether it is there or not."""
+    home = _home()
+    return tuple(home / part for part in _SHELL)
 
 
 def is_system(path: Path) -> bool:
@@ -287,10 +311,10 @@ def _inside_git(
 ) -> tuple[Protection, str] | None:
     if ".git" in names:
         return _git_part(names[len(names) - names[::-1].index(".git") :])
-    for directory in _git_directories(context.roots):
+    for directory in git_directories(context.roots):
         if _starts(names, _folded(directory)):
             return _git_part(names[len(_folded(directory)) :])
-        if any(_starts(names, _folded(hooks)) for hooks in _hooks_directories(directory, context)):
+        if any(_starts(names, _folded(hooks)) for hooks in hooks_directories(directory, context)):
             return "refuse", "git hooks"
     for parent in real.parents:
         if _would_be_bare(parent, real):
@@ -315,8 +339,8 @@ def _would_be_bare(directory: Path, written: Path) -> bool:
     return {_fold(name) for name in present} | {first} >= _BARE
 
 
-def _git_directories(roots: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The roots' git directories that stand elsewhere (worktrees, --separate-git-dir)."""
+def git_directories(roots: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The roots' git directories; those of worktrees and --separate-git-dir stand elsewhere."""
     found: list[Path] = []
     for root in roots:
         for top in (root, *root.parents):
@@ -324,19 +348,22 @@ def _git_directories(roots: tuple[Path, ...]) -> tuple[Path, ...]:
             if not os.path.lexists(marker):
                 continue
             link = _first_line(marker).removeprefix("gitdir:").strip()
-            directory = Path(os.path.realpath(top / link)) if link else marker
+            directory = Path(real_path(top / link)) if link else marker
             found.append(directory)
             common = _first_line(directory / "commondir")
             if common:
-                found.append(Path(os.path.realpath(directory / common)))
+                found.append(Path(real_path(directory / common)))
             break
     return tuple(found)
 
 
-def _hooks_directories(directory: Path, context: Context) -> tuple[Path, ...]:
-    targets = (match[1] for match in _HOOKS_PATH.finditer(_content(directory / "config")))
+def hooks_directories(directory: Path, context: Context) -> tuple[Path, ...]:
+    """Where `core.hooksPath` of a git directory leads."""
+    targets = (
+        match[1].replace("\0", "") for match in _HOOKS_PATH.finditer(_content(directory / "config"))
+    )
     return tuple(
-        Path(os.path.realpath(root / os.path.expanduser(target)))
+        Path(real_path(root / os.path.expanduser(target)))
         for target in targets
         for root in context.roots
         if target != "/dev/null"
@@ -344,7 +371,7 @@ def _hooks_directories(directory: Path, context: Context) -> tuple[Path, ...]:
 
 
 def _first_line(path: Path) -> str:
-    return _content(path).partition("\n")[0].strip()
+    return _content(path).partition("\n")[0].replace("\0", "").strip()
 
 
 def _content(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ class Job:
     started: float = field(default_factory=time.monotonic)
     ended: Ended | None = None
     task: asyncio.Task[None] | None = None
+    release: Callable[[], None] | None = None
     is_followed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the task has begun: cancelled earlier, it would leave the process alone."""
 
@@ -65,8 +66,12 @@ class Jobs:
         scratch: Path,
         *,
         seconds: float | None = None,
+        is_wrapped: bool = False,
+        release: Callable[[], None] | None = None,
     ) -> Job:
         """Start `argv`; `command` is how it is shown, `seconds` its time limit if it has one.
+
+        `is_wrapped` as in `Process.start`. `release` is called when the command has ended.
 
         Raises:
             ToolError: too many run already.
@@ -80,9 +85,9 @@ class Jobs:
                 "Wait for one to end, or ask the person to stop one (/tasks)."
             )
         spool = Spool(scratch, is_eager=True)
-        process = await Process.start(argv, cwd, environment, spool)
+        process = await Process.start(argv, cwd, environment, spool, is_wrapped=is_wrapped)
         self._last += 1
-        job = Job(self._last, command, spool)
+        job = Job(self._last, command, spool, release=release)
         job.task = asyncio.create_task(self._follow(job, process, seconds))
         self._jobs[job.id] = job
         self._forget()
@@ -116,6 +121,8 @@ class Jobs:
             job.ended = await process.wait(seconds, _silent)
         finally:
             await asyncio.to_thread(job.spool.close)
+            if job.release is not None:
+                job.release()
             if job.ended is None:
                 job.ended = Ended(-15, "exited", job.seconds, 0)
 

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from keen.core.errors import ConfigError
 from keen.core.events import Choice, Decision
-from keen.tools._commands import CommandJudge, suggested_prefix
+from keen.tools._commands import CommandJudge, Nature, suggested_prefix
 from keen.tools._grants import Grants
 from keen.tools._rules import (
     Kind,
@@ -26,7 +26,7 @@ from keen.tools._rules import (
     parse_rule,
 )
 from keen.tools.base import Access, Context, Effect
-from keen.tools.guard import Guard, PathFacts
+from keen.tools.guard import Guard, PathFacts, is_environment_file
 from keen.tools.shell import Level
 
 Mode: TypeAlias = Literal["plan", "build", "yolo"]
@@ -165,6 +165,24 @@ class Policy:
         facts = self.guard.facts(str(path), self.context)
         return self._denied("read", Access("read", str(path)), facts) is not None
 
+    def is_covered(self, path: Path) -> bool:
+        """True for a file of the workspace that a sandbox does not show to commands.
+
+        Looks at names only: what is behind a link is judged where it lies.
+        """
+        roots = self.context.roots
+        reads = [rule for rule in self._rules if rule.subject == "read"]
+        if any(rule.kind == "deny" and covers_path(rule, path, roots) for rule in reads):
+            return True
+        if not is_environment_file(path):
+            return False
+        allows = (rule for rule in reads if rule.kind == "allow")
+        return not any(names_secret(rule, path, roots) for rule in allows)
+
+    def nature(self, command: str) -> Nature:
+        """What a command needs of the workspace, for the sandbox that holds it."""
+        return self._commands().nature(command)
+
     def check(self, command: str) -> tuple[Level, str]:
         """What table and rules say of a command, for `keen permissions check`."""
         return self._commands().check(command)
@@ -200,6 +218,7 @@ class Policy:
             context=self.context,
             guard=self.guard,
             is_contained=self.sandbox == "full",
+            is_held=self.sandbox != "none",
             has_network=self.has_network,
             path=self._path,
         )

@@ -29,7 +29,7 @@ from keen.tools._syntax import (
     read,
 )
 from keen.tools.base import Context
-from keen.tools.guard import Guard
+from keen.tools.guard import Guard, real_path
 
 MOST_BYTES: Final = 16_384
 MOST_PARTS: Final = 64
@@ -183,7 +183,7 @@ def _system_name(word: Word) -> Word | None:
     """A program's bare name; of one named by its path only where the system keeps programs."""
     if "/" not in word.text:
         return word
-    literal, real = os.path.normpath(word.text), os.path.realpath(word.text)
+    literal, real = os.path.normpath(word.text), real_path(word.text)
     directory, name = os.path.split(literal)
     try:
         is_system = os.stat(real).st_uid == 0 and os.stat(os.path.dirname(real)).st_uid == 0
@@ -202,7 +202,7 @@ def _strange_program(name: str, places: Places, path: str | None) -> Finding | N
     where = shutil.which(name, path=path)
     if where is None:
         return None
-    real = Path(os.path.realpath(where))
+    real = Path(real_path(where))
     roots = places.context.roots
     if any(Path(where).is_relative_to(r) or real.is_relative_to(r) for r in roots):
         return Finding("ask", f"{name} is a program of this workspace ({where})")
@@ -216,8 +216,8 @@ def _crooked(words: Sequence[Word], places: Places) -> list[Finding]:
         if word.text == "-":
             findings.append(Finding("ask", "cd - goes to a directory not known beforehand"))
         for start in places.starts:
-            spelled = os.path.realpath(os.path.normpath(start / word.text))
-            if ".." in word.text and spelled != os.path.realpath(start / word.text):
+            spelled = real_path(os.path.normpath(start / word.text))
+            if ".." in word.text and spelled != real_path(start / word.text):
                 findings.append(Finding("ask", f"cd {word.text} leads through a link"))
     return findings
 

@@ -8,6 +8,7 @@ import pytest
 from keen.core.errors import ToolError
 from keen.tools.base import Access, Context
 from keen.tools.guard import Guard, PathFacts, locate, printable, shown
+from keen.tools.shell import verdict
 from tests.tools.calls import context_in
 
 
@@ -208,3 +209,14 @@ def test_a_name_printed_with_escapes_is_understood_again(context: Context) -> No
 
 def test_a_printed_name_hides_no_direction_marks() -> None:
     assert printable("a\u202eb\u200b.txt") == r"a\u202eb\u200b.txt"
+
+
+@pytest.mark.parametrize("leads", ["/proc/1/root/x", "a\0b", "../nowhere"])
+def test_a_git_file_that_leads_nowhere_stops_nothing(leads: str, tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / ".git").write_text(f"gitdir: {leads}\n")
+    context = Context(root, (root,), tmp_path / "scratch")
+
+    assert Guard().facts("notes.txt", context).root == root
+    assert verdict("cat /proc/1/root/etc/shadow", root, (root,)).level == "ask"
