@@ -326,8 +326,11 @@ class Turn:
         """What the person saw of an unfinished answer enters the history as plain text."""
         text = "".join(self._partial)
         self._partial.clear()
+        last = self.history[-1]
         if text.strip():
             self.history = (*self.history, Assistant((Text(text),), interrupted=True))
+        elif isinstance(last, Assistant):  # it filled the window and could not go on
+            self.history = (*self.history[:-1], replace(last, interrupted=True))
 
 
 def without_calls(message: Assistant) -> Assistant:
