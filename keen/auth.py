@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from keen import _files
 from keen.core.errors import ConfigError, Transient, Unauthorized
 from keen.core.messages import JsonObject
+from keen.secrets import register
 from keen.wire.base import Credential, FixedKey
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class CodexSignIn:
             raise Unauthorized(
                 f"You are not signed in to {self.provider}: run `keen auth login {self.provider}`."
             )
+        register(access, refresh)
         account, expires = values.get("account_id"), values.get("expires_at")
         return Tokens(
             access,
@@ -339,6 +341,7 @@ def _tokens(answer: Response, *, before: Tokens | None) -> Tokens:
     )
     if not access:
         raise Transient("The sign-in server answered without a token. Try again later.")
+    register(access, refresh, identity)
     lifetime = fields.get("expires_in")
     seconds = float(lifetime) if isinstance(lifetime, int | float) else _lifetime_of(access)
     return Tokens(

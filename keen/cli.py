@@ -38,15 +38,9 @@ def run(words: Sequence[str]) -> int:
     name, rest = split(words)
     try:
         return _dispatch(name, rest)
-    except UsageError as error:
-        print(f"keen: {error}", file=sys.stderr)
-        return 2
-    except ConfigError as error:
-        print(f"keen: {error}", file=sys.stderr)
-        return 4
     except KeenError as error:
-        print(f"keen: {error}", file=sys.stderr)
-        return 1
+        _complain(str(error))
+        return 2 if isinstance(error, UsageError) else 4 if isinstance(error, ConfigError) else 1
     except BrokenPipeError:
         # The reader of our output left; Python would complain about it once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -55,6 +49,12 @@ def run(words: Sequence[str]) -> int:
         return 130
     except Exception as error:
         return _crashed(error)
+
+
+def _complain(words: str) -> None:
+    from keen.commands.saying import err
+
+    err(f"keen: {words}")
 
 
 def _crashed(error: Exception) -> int:
@@ -66,11 +66,10 @@ def _crashed(error: Exception) -> int:
     files = [getattr(handler, "baseFilename", "") for handler in logger.handlers]
     if os.environ.get("KEEN_TRACEBACK"):
         raise error
-    print(
-        f"keen: a mistake in keen itself: {type(error).__name__}: {error}\n"
+    _complain(
+        f"a mistake in keen itself: {type(error).__name__}: {error}\n"
         f"The session is saved up to here. {' '.join(filter(None, files)) or 'No log'} has the "
-        "details; KEEN_TRACEBACK=1 shows them here.",
-        file=sys.stderr,
+        "details; KEEN_TRACEBACK=1 shows them here."
     )
     return 1
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from keen import config, log, providers, scratch, state, trust
+from keen import config, credentials, log, providers, scratch, state, trust
 from keen._settings import Settings
 from keen.agent.compaction import (
     CheckpointStrategy,
@@ -36,9 +36,11 @@ from keen.session.checkpoint import Recorder
 from keen.session.projection import remembered
 from keen.tools._environment import command_environment
 from keen.tools.base import Context, Tool
+from keen.tools.confinement import Confinement
 from keen.tools.file_memory import FileMemory
 from keen.tools.jobs import Jobs
-from keen.toolset import built_in_tools, policy
+from keen.tools.sandbox import Sandbox
+from keen.toolset import built_in_tools, policy, sandbox
 from keen.wire import catalogue
 from keen.wire._sdk import preload
 from keen.wire.local import LocalServer
@@ -109,6 +111,7 @@ def choose(
         paths=paths,
         file=options.config,
     )
+    credentials.learn_secrets(loaded.settings, environment, paths.auth_file)
     name = providers.choose_model(
         loaded.settings, environment, state.read_state(paths), paths, local=local
     )
@@ -159,15 +162,25 @@ async def compose(
     name = recorder.session_id if recorder is not None else str(uuid.uuid4())
     place = await asyncio.to_thread(scratch.directory, chosen.paths.cache, name)
     context = _context(options, chosen, environment, place, search)
-    decide = policy(chosen.loaded, context, chosen.paths, is_interactive=is_interactive)
+    held = await asyncio.to_thread(sandbox, chosen.loaded, chosen.paths)
+    if not is_interactive:
+        check_sandbox(held)
+    decide = policy(
+        chosen.loaded, context, chosen.paths, is_interactive=is_interactive, level=held.level
+    )
     jobs = Jobs()
     tools = built_in_tools(
         FileMemory(),
         jobs,
         is_left_out=decide.is_unreadable,
         is_interactive=is_interactive,
+        confinement=Confinement(held, decide),
     )
     notices = [*chosen.notices]
+    if is_interactive and held.level != "full" and settings.permissions.sandbox != "off":
+        notices.append(
+            f"Commands will ask: no full sandbox ({held.reason}). keen doctor says what to install."
+        )
     if sampler.budget.effective < _SMALL_BUDGET:
         tools, note = without_optional(tools, sampler)
         notices.append(note)
@@ -284,6 +297,15 @@ def check_room(conversation: Conversation) -> None:
         f"context_window and max_output_tokens in [providers.{sampler.model.provider}.models."
         f'"{sampler.model.id}"].'
     )
+
+
+def check_sandbox(held: Sandbox) -> None:
+    """Refuse to start where a sandbox is required that is not there. Raises: ConfigError."""
+    if held.is_required and held.level != "full":
+        raise ConfigError(
+            f'permissions.sandbox is "require", but {held.reason}. `keen doctor` says what to '
+            "install."
+        )
 
 
 def facts(cwd: Path) -> list[str]:

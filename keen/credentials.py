@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from keen import _files
-from keen._settings import ProviderSettings
+from keen._settings import ProviderSettings, Settings
 from keen.core.errors import ConfigError, Unauthorized
 from keen.core.messages import JsonObject
 from keen.paths import Paths
+from keen.secrets import register
+from keen.wire import catalogue
 from keen.wire.base import Credential, FixedKey
 from keen.wire.catalogue import Provider
 
@@ -27,6 +30,11 @@ LOCAL_KEY: Final = "local"
 """Sent to servers on this machine, which want a bearer token of any kind or none at all."""
 
 KEYRING_SERVICE: Final = "keen"
+
+_AWS_SECRETS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK")
+_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_SECRET_NAME: Final = re.compile(r"key|token|secret|pass|cred|auth|cookie", re.IGNORECASE)
+_PASSWORD: Final = re.compile(r"^[a-z0-9+.-]+://[^/@:]*:([^/@]+)@", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,7 @@ class StoredKey:
     async def secret(self) -> str:
         if not self._key:
             self._key = await asyncio.to_thread(stored_key, self.auth_file, self.provider)
+            _register_key(self._key)
         if not self._key:
             raise Unauthorized(self.missing)
         return self._key
@@ -133,6 +142,7 @@ class HelperKey:
                 _kill_group(process.pid)
                 await process.wait()
         key = output.decode("utf-8", "replace").strip()
+        _register_key(key)
         if process.returncode != 0:
             last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
             raise self._failed(f"ended with code {process.returncode}: {last or 'no message'}")
@@ -145,6 +155,58 @@ class HelperKey:
             f"api_key_helper of {self.provider} {what}. "
             f"Mend providers.{self.provider}.api_key_helper in config.toml."
         )
+
+
+def learn_secrets(
+    settings: Settings, environment: Mapping[str, str], auth_file: Path | None = None
+) -> None:
+    """Register every key that could be used from here on, so that none is shown or kept.
+
+    What a helper command or the keyring gives is registered when it comes. Blocking.
+    """
+    for key in (*_of_settings(settings), *_of_environment(settings, environment)):
+        _register_key(key)
+    if auth_file is not None:
+        with suppress(ConfigError):
+            for entry in _files.read_json(auth_file).values():
+                if isinstance(entry, dict):
+                    fields = (entry.get(name) for name in ("key", "access_token", "refresh_token"))
+                    for value in fields:
+                        _register_key(value if isinstance(value, str) else "")
+
+
+def _register_key(key: str) -> None:
+    """The key as it is, and of AWS's ACCESS_KEY_ID:SECRET[:TOKEN] the secret parts alone too."""
+    register(key, *key.split(":")[1:])
+
+
+def _of_settings(settings: Settings) -> Iterator[str]:
+    for table in settings.providers.values():
+        yield table.api_key
+        yield from _named_secret(table.headers)
+        yield from _PASSWORD.findall(table.base_url)
+    for server in settings.mcp.servers.values():
+        yield from _named_secret(server.headers)
+        yield from _named_secret(server.env)
+
+
+def _named_secret(values: Mapping[str, str]) -> Iterator[str]:
+    """Values whose names say that they are secret; of "Bearer x" the x."""
+    for name, value in values.items():
+        if _SECRET_NAME.search(name):
+            yield value.rpartition(" ")[2]
+
+
+def _of_environment(settings: Settings, environment: Mapping[str, str]) -> Iterator[str]:
+    rows = catalogue.providers()
+    names = [table.api_key_env for table in settings.providers.values()]
+    for name in (*rows, *settings.providers):
+        names.extend(key_variables(name, rows.get(name)))
+    for name in (*names, *_AWS_SECRETS):
+        yield environment.get(name, "").strip()
+    for name in _PROXIES:
+        for spelling in (name, name.lower()):
+            yield from _PASSWORD.findall(environment.get(spelling, ""))
 
 
 def credential(
@@ -245,6 +307,7 @@ def store_key(auth_file: Path, provider: str, key: str) -> str:
 
     Returns: where it is now, in words. Raises: ConfigError when it cannot be kept.
     """
+    _register_key(key)
     in_keyring = _to_keyring(provider, key)
     entry: JsonObject = {"keyring": True} if in_keyring else {"key": key}
     _files.update_json(auth_file, lambda value: value.update({provider: entry}))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
+
+from keen.secrets import masked
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _MOST_BYTES: Final = 5_000_000
@@ -15,21 +18,37 @@ _MOST_BYTES: Final = 5_000_000
 def configure(directory: Path, *, is_debugging: bool) -> None:
     """Log to keen.log in `directory`; a directory that cannot be written means no log.
 
-    The file is started anew when it has grown too large; the one before is kept beside it.
+    Warnings of libraries go there too: on stderr they would bring a server's words to the terminal
+    as they came. The file is started anew when it has grown too large; the one before is kept
+    beside it.
     """
-    logger = logging.getLogger("keen")
-    logger.setLevel(logging.DEBUG if is_debugging else logging.WARNING)
-    logger.propagate = False
-    for handler in logger.handlers[:]:
-        logger.removeHandler(handler)
-        handler.close()
+    own = logging.getLogger("keen")
+    own.setLevel(logging.DEBUG if is_debugging else logging.WARNING)
+    own.propagate = False
+    handler = _handler(directory)
+    for logger in (own, logging.getLogger()):
+        ours = (_PrivateFile, logging.NullHandler)
+        for old in [one for one in logger.handlers if isinstance(one, ours)]:
+            logger.removeHandler(old)
+            old.close()
+        logger.addHandler(handler)
+    logging.captureWarnings(True)
+
+
+def _handler(directory: Path) -> logging.Handler:
     try:
         handler = _PrivateFile(_ready(directory), delay=True, encoding="utf-8")
     except OSError:
-        logger.addHandler(logging.NullHandler())
-        return
-    handler.setFormatter(logging.Formatter(_FORMAT))
-    logger.addHandler(handler)
+        return logging.NullHandler()
+    handler.setFormatter(_Masked(_FORMAT))
+    return handler
+
+
+class _Masked(logging.Formatter):
+    """No key stands in a line, not in a traceback either."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record))
 
 
 class _PrivateFile(logging.FileHandler):
@@ -38,6 +57,11 @@ class _PrivateFile(logging.FileHandler):
     def _open(self) -> TextIOWrapper:
         handle = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         return os.fdopen(handle, "a", encoding="utf-8")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A directory that is gone by now, or was never writable, must not end what logs."""
+        with suppress(OSError):
+            super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
         """A full disk must not print tracebacks into the person's screen."""

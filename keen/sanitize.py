@@ -1,7 +1,8 @@
 """The render boundary: text from models, tools, files and servers, made harmless to a terminal.
 
 Nothing is deleted silently: a character that could move the cursor, change the screen, reorder or
-hide text is shown as a visible escape, so that what a person reads is what is there.
+hide text is shown as a visible escape, so that what a person reads is what is there. Keys that keen
+knows are masked.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 from urllib.parse import urlsplit
+
+from keen.secrets import masked
 
 _HARMFUL: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and newline, DEL, C1
@@ -25,7 +28,7 @@ LINK_SCHEMES: Final = frozenset({"http", "https", "mailto"})
 
 def block(text: str) -> str:
     """Several lines, harmless: newlines and tabs stay, CRLF is LF, the rest is made visible."""
-    text = text.replace("\r\n", "\n")
+    text = masked(text).replace("\r\n", "\n")
     return _HARMFUL.sub(_visible, text) if _HARMFUL.search(text) else text
 
 

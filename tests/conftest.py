@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from keen import secrets
 from keen.wire.registry import sdk_of
 from tests.fakes.dialects import DIALECTS, Dialect
 
@@ -90,6 +91,7 @@ def _is_near(host: str) -> bool:
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Take keys, proxies and keen's own variables away, and keep tests out of the real home."""
+    secrets.forget()
     for name in os.environ:
         if _PRIVATE.match(name):
             monkeypatch.delenv(name)

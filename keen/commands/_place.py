@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from keen import config, trust
+from keen import config, credentials, trust
 from keen.config import Loaded
 from keen.core.errors import UsageError
 from keen.paths import Paths
@@ -32,8 +32,8 @@ class Place:
     is_trusted: bool
 
     def load(self) -> Loaded:
-        """The settings that hold here. Raises: ConfigError."""
-        return config.load(
+        """The settings that hold here; the keys in them are never shown. Raises: ConfigError."""
+        loaded = config.load(
             self.cwd,
             flags={},
             environment=self.environment,
@@ -41,6 +41,8 @@ class Place:
             paths=self.paths,
             file=self.file,
         )
+        credentials.learn_secrets(loaded.settings, self.environment, self.paths.auth_file)
+        return loaded
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ import webbrowser
 from keen import _files, auth, credentials, providers
 from keen._settings import Settings
 from keen.commands._place import Place, Subparsers, add_place, place_of
+from keen.commands.saying import err, out
 from keen.core.errors import UsageError
 from keen.wire import catalogue
 
@@ -49,15 +50,15 @@ def _login(place: Place, settings: Settings, provider: str) -> int:
     auth_file = place.paths.auth_file
     if client == "codex" and sys.stdin.isatty():
         asyncio.run(auth.sign_in(auth_file, _open_page, provider=provider))
-        print(f"Signed in to {provider}; the sign-in is kept in {auth_file}.")
+        out(f"Signed in to {provider}; the sign-in is kept in {auth_file}.")
         return 0
     if client == "codex":
         raise UsageError(f"{provider} is signed in to with a browser: run this in a terminal.")
     kept = credentials.store_key(auth_file, provider, _asked_key(provider))
-    print(f"The key of {provider} is kept in {kept}.")
+    out(f"The key of {provider} is kept in {kept}.")
     source = providers.key_source(settings, provider, place.environment, place.paths)
     if source not in (kept, str(auth_file)):
-        print(f"keen: {source} is set too and is used first.", file=sys.stderr)
+        err(f"keen: {source} is set too and is used first.")
     return 0
 
 
@@ -69,9 +70,9 @@ def _logout(place: Place, provider: str) -> int:
         raise UsageError(f"{known} Name the provider: keen auth logout PROVIDER")
     name = provider or stored[0]
     if credentials.forget(auth_file, name):
-        print(f"The key of {name} is deleted.")
+        out(f"The key of {name} is deleted.")
     else:
-        print(f"No key of {name} was kept.")
+        out(f"No key of {name} was kept.")
     return 0
 
 
@@ -85,7 +86,7 @@ def _status(place: Place, settings: Settings, provider: str) -> int:
         if not words and _needs_none(settings, name):
             words = "needs none"
             has_key = True
-        print(f"{name.ljust(width)}  {words or _no_key(name)}")
+        out(f"{name.ljust(width)}  {words or _no_key(name)}")
     return 1 if provider and not has_key else 0
 
 
@@ -106,7 +107,7 @@ def _asked_provider(settings: Settings) -> str:
     names = [name for name in providers.provider_names(settings) if not _needs_none(settings, name)]
     if not sys.stdin.isatty():
         raise UsageError(f"Name the provider: keen auth login PROVIDER ({', '.join(names)})")
-    print(f"Providers: {', '.join(names)}")
+    out(f"Providers: {', '.join(names)}")
     name = input("Provider: ").strip()
     providers.client_of(settings, name)
     return name
@@ -126,5 +127,6 @@ def _asked_key(provider: str) -> str:
 
 
 async def _open_page(address: str) -> None:
-    print(f"Sign in here, in a browser on this machine:\n\n{address}\n", flush=True)
+    out(f"Sign in here, in a browser on this machine:\n\n{address}\n")
+    sys.stdout.flush()
     await asyncio.to_thread(webbrowser.open, address)

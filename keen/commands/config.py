@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from keen import _toml, config
 from keen.commands._place import Place, Subparsers, add_place, place_of
+from keen.commands.saying import out
 from keen.core.messages import Json, JsonObject
 
 
@@ -32,17 +33,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _path(place: Place) -> int:
     own, *projects = config.files(place.cwd, place.paths, place.file)
-    print(f"{own}{'' if own.exists() else '  (not there)'}")
+    out(f"{own}{'' if own.exists() else '  (not there)'}")
     for path in projects:
         if path.exists():
-            print(f"{path}{'' if place.is_trusted else '  (ignored: the folder is not trusted)'}")
+            out(f"{path}{'' if place.is_trusted else '  (ignored: the folder is not trusted)'}")
     return 0
 
 
 def _show(place: Place) -> int:
     loaded = place.load()
     for line in toml_lines(config.masked(loaded.settings), loaded.origins):
-        print(line)
+        out(line)
     return 0
 
 
@@ -55,9 +56,9 @@ def _check(place: Place) -> int:
         file=place.file,
     )
     for line in (*mistakes, *warnings):
-        print(line)
+        out(line)
     if not mistakes and not warnings:
-        print("The settings are right.")
+        out("The settings are right.")
     return 1 if mistakes else 0
 
 
@@ -101,4 +102,11 @@ def _value(value: Json) -> str:
     if isinstance(value, dict):
         pairs = (f"{_toml.dotted((name,))} = {_value(one)}" for name, one in value.items())
         return "{ " + ", ".join(pairs) + " }"
-    return json.dumps(value, ensure_ascii=False)
+    written = json.dumps(value, ensure_ascii=False)
+    return "".join(one if one.isprintable() else _escape(one) for one in written)
+
+
+def _escape(character: str) -> str:
+    """What a terminal must not get, as TOML spells it."""
+    code = ord(character)
+    return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"

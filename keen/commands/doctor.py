@@ -18,6 +18,7 @@ from keen import __version__, config, providers, sanitize, trust
 from keen._settings import Settings
 from keen.commands._place import Place, Subparsers, add_place, place_of
 from keen.commands.models import local_servers
+from keen.commands.saying import out
 from keen.core.errors import ConfigError
 from keen.state import read_state
 from keen.wire.catalogue import is_loopback
@@ -48,9 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
     worst = 0
     for finding in findings(place):
         mark = {"ok": "ok   ", "note": "note ", "fault": "FAULT"}[finding.kind]
-        print(f"{mark}  {finding.subject:<10}  {sanitize.line(finding.words)}")
+        out(f"{mark}  {finding.subject:<10}  {sanitize.line(finding.words)}")
         if finding.advice:
-            print(f"       {'':<10}  → {sanitize.line(finding.advice)}")
+            out(f"       {'':<10}  → {sanitize.line(finding.advice)}")
         worst = max(worst, int(finding.kind == "fault"))
     return worst
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from keen import __version__
 from keen.commands.arguments import add_flags, options
 from keen.commands.parsing import NAMES, Parser
+from keen.commands.saying import err, out
 from keen.core.errors import UsageError
 from keen.options import PICK, Options
 
@@ -73,9 +74,9 @@ def _on_a_screen(wanted: Options, prompt: str, theme: str, *, is_picking: bool) 
     app = KeenApp(AppDesk(wanted, dict(os.environ), first))
     app.run(mouse=first.mouse)
     if app.summary:
-        print(app.summary)
+        out(app.summary)
     if app.fault:
-        print(f"keen: {app.fault}", file=sys.stderr)
+        err(f"keen: {app.fault}")
     return app.exit_code or app.return_code or 0
 
 

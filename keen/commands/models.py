@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
 
 from keen import providers, sanitize
 from keen.commands._place import Subparsers, add_place, place_of
+from keen.commands.saying import err, out
 from keen.core.models import Price
 from keen.providers import Described, local_servers
 
@@ -34,14 +34,11 @@ def run(arguments: argparse.Namespace) -> int:
         settings, place.environment, place.paths, provider=only, local=servers
     )
     for line in table([row(model) for model in models]):
-        print(line)
+        out(line)
     if not models and only:
-        print(f"keen: {only} lists no models; any id it serves can be used.", file=sys.stderr)
+        err(f"keen: {only} lists no models; any id it serves can be used.")
     elif not only:
-        print(
-            "keen: a provider without a key shows one model; `keen models PROVIDER` lists all.",
-            file=sys.stderr,
-        )
+        err("keen: a provider without a key shows one model; `keen models PROVIDER` lists all.")
     return 0
 
 

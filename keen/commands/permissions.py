@@ -8,6 +8,7 @@ from pathlib import Path
 
 from keen import sanitize
 from keen.commands._place import Place, Subparsers, add_place, place_of
+from keen.commands.saying import out
 from keen.core.errors import UsageError
 from keen.tools._environment import command_environment
 from keen.tools.base import Context
@@ -61,22 +62,22 @@ def check_command(policy: Policy, cwd: Path, words: Sequence[str]) -> int:
         raise UsageError("A command is required: keen permissions check 'git status'.")
     if policy.context.cwd != cwd:
         raise UsageError(f"The policy was made for {policy.context.cwd}, not for {cwd}.")
-    print(check(command, policy))
+    out(check(command, policy))
     return 0
 
 
 def list_rules(policy: Policy) -> int:
     """Print the rules in force, what denies first, and where each comes from."""
     held = {"full": "a full sandbox", "fs-only": "a sandbox for files only", "none": "no sandbox"}
-    print(f"mode {policy.mode}, {held[policy.sandbox]}")
+    out(f"mode {policy.mode}, {held[policy.sandbox]}")
     rules = by_source(policy.rules)
     width = max((len(rule.text) for rule in rules), default=0)
     for rule in rules:
-        print(sanitize.line(f"{rule.kind:<5}  {rule.text:<{min(width, 60)}}  {rule.place}"))
+        out(sanitize.line(f"{rule.kind:<5}  {rule.text:<{min(width, 60)}}  {rule.place}"))
     for text in policy.granted:
-        print(sanitize.line(f"allow  {text}  session"))
-    print("allow  plain reads in the workspace  built-in")
-    print("deny   keen's own files, git hooks and git configuration (edits)  built-in")
+        out(sanitize.line(f"allow  {text}  session"))
+    out("allow  plain reads in the workspace  built-in")
+    out("deny   keen's own files, git hooks and git configuration (edits)  built-in")
     for fault in policy.faults:
-        print(sanitize.line(f"note: {fault}"))
+        out(sanitize.line(f"note: {fault}"))
     return 0

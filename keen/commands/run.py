@@ -13,6 +13,7 @@ from typing import Final
 from keen import __version__
 from keen.commands.arguments import add_flags, options
 from keen.commands.parsing import Parser
+from keen.commands.saying import err
 from keen.core.errors import ConfigError, KeenError, UsageError
 from keen.core.messages import User
 from keen.engine import Engine, RunLimits
@@ -41,7 +42,7 @@ def main(words: Sequence[str]) -> int:
         prompt = _prompt(parsed.prompt)
         return asyncio.run(_run(parsed, options(parsed), prompt))
     except KeenError as error:
-        print(f"keen run: {error}", file=sys.stderr)
+        err(f"keen run: {error}")
         return _failed(form, error)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

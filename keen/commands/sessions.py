@@ -13,8 +13,9 @@ from pathlib import Path
 from textwrap import indent
 from typing import Final, Protocol
 
-from keen import sanitize
-from keen.core.errors import SessionError
+from keen import config, credentials, sanitize
+from keen._settings import Settings
+from keen.core.errors import ConfigError, SessionError
 from keen.paths import Paths
 from keen.session.export import FORMS, Form, export, tool_headline
 from keen.session.projection import (
@@ -76,8 +77,9 @@ def run(
     Raises:
         SessionError: no such session, or it cannot be read or written.
     """
-    store = Store(sessions_directory or Paths.from_environment().sessions)
     here = cwd or Path.cwd()
+    _learn_secrets(here)
+    store = Store(sessions_directory or Paths.from_environment().sessions)
     if arguments.action == "list":
         return _list(store, None if arguments.all else here)
     path = store.find(arguments.id, None if arguments.all else here)
@@ -95,6 +97,18 @@ def run(
         case _:
             _undo_compaction(store, path)
     return 0
+
+
+def _learn_secrets(cwd: Path) -> None:
+    """Know the keys here, so that none is shown; wrong settings are no reason to stop."""
+    paths, environment = Paths.from_environment(), dict(os.environ)
+    try:
+        settings = config.load(
+            cwd, flags={}, environment=environment, trusted=False, paths=paths
+        ).settings
+    except ConfigError:
+        settings = Settings()
+    credentials.learn_secrets(settings, environment, paths.auth_file)
 
 
 def _list(store: Store, cwd: Path | None) -> int:
@@ -188,8 +202,10 @@ def _tool_text(tool: ToolItem) -> str:
 
 
 def _export(store: Store, path: Path, form: Form, output: str | None) -> int:
-    data = export(store.read(path).records, form).encode()
+    text = export(store.read(path).records, form)
+    data = text.encode()
     if output is None:
+        data = sanitize.block(text).encode() if sys.stdout.isatty() else data
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return 0

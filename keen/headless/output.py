@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 from keen.core.errors import KeenError
 from keen.core.events import Receipt
 from keen.core.messages import Json, JsonObject, Usage
+from keen.secrets import masked_object
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
 StopReason: TypeAlias = Literal[
@@ -46,8 +47,8 @@ class Output:
 
 
 def json_line(value: JsonObject) -> str:
-    """One object on one line; everything outside ASCII is escaped, U+2028 included."""
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n"
+    """One object on one line, known keys masked; everything outside ASCII is escaped."""
+    return json.dumps(masked_object(value), ensure_ascii=True, separators=(",", ":")) + "\n"
 
 
 @dataclass

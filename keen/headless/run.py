@@ -55,6 +55,7 @@ from keen.headless.output import (
     error_json,
     json_line,
 )
+from keen.secrets import Veil, masked
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
@@ -104,6 +105,8 @@ class Headless:
     version: str
     result: Result = field(default_factory=Result)
     transcript: Transcript = field(default_factory=Transcript)
+    _said: str = ""
+    _veil: Veil = field(default_factory=Veil)
 
     async def run(self, user: User) -> None:
         """Drive the turn to its end; `result` is complete afterwards, whatever happened.
@@ -140,13 +143,26 @@ class Headless:
             }
         )
 
+    async def _delta(self, event: TextDelta | ReasoningDelta) -> None:
+        kind = "text" if isinstance(event, TextDelta) else "reasoning"
+        if kind == "text":
+            self.transcript.add(event.text)
+        if kind != self._said:
+            await self._end_of_deltas()
+            self._said = kind
+        if shown := self._veil.feed(event.text):
+            await self._line({"type": kind, "text": shown})
+
+    async def _end_of_deltas(self) -> None:
+        if rest := self._veil.rest():
+            await self._line({"type": self._said, "text": rest})
+
     async def _consume(self, event: Event) -> None:
+        if not isinstance(event, TextDelta | ReasoningDelta):
+            await self._end_of_deltas()
         match event:
-            case TextDelta(text=text):
-                self.transcript.add(text)
-                await self._line({"type": "text", "text": text})
-            case ReasoningDelta(text=text):
-                await self._line({"type": "reasoning", "text": text})
+            case TextDelta() | ReasoningDelta():
+                await self._delta(event)
             case ToolStarted() | ToolFinished() | ToolProgress():
                 await self._tool(event)
             case PermissionRequested() | QuestionAsked():
@@ -306,7 +322,7 @@ async def write_result(output: Output, form: Format, result: Result) -> None:
     """The end of the output in the chosen format, on success and on failure alike."""
     match form:
         case "text":
-            text = sanitize.block(result.text) if os.isatty(1) else result.text
+            text = sanitize.block(result.text) if os.isatty(1) else masked(result.text)
             if text:
                 await output.write(text + "\n")
         case "json":

@@ -1,4 +1,4 @@
-"""What enters a session file, made storable: valid Unicode, bounded in size and depth."""
+"""What enters a session file, made storable: valid Unicode, bounded, without keys."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from typing import Final
 
 from keen.core.messages import Json, JsonObject
+from keen.secrets import masked
 
 FIELD_BYTES: Final = 4_096
 """Bytes of UTF-8 that one field of a call's input, or one shown output, keeps."""
@@ -20,7 +21,8 @@ _MARK: Final = "\n[… {} bytes left out …]\n"
 
 
 def clean(text: str) -> str:
-    """The text with split surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    """The text without known keys, split surrogate pairs joined, lone ones replaced by U+FFFD."""
+    text = masked(text)
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from keen import sanitize
 from keen.core.messages import Json, JsonObject, Usage
+from keen.secrets import masked
 from keen.session.projection import total_usage
 from keen.session.records import (
     AssistantTurn,
@@ -35,16 +36,16 @@ _TITLE_LENGTH: Final = 100
 
 
 def export(records: Sequence[Record], form: Form) -> str:
-    """The whole session in one form; ends with a newline."""
+    """The whole session in one form, known keys masked; ends with a newline."""
     match form:
         case "md":
-            return _markdown(records)
+            return masked(_markdown(records))
         case "json":
-            return json.dumps(_as_json(records), ensure_ascii=False, indent=2) + "\n"
+            return masked(json.dumps(_as_json(records), ensure_ascii=False, indent=2) + "\n")
         case "html":
             from keen.session.page import page
 
-            return page(records)
+            return masked(page(records))
 
 
 @dataclass(frozen=True, slots=True)

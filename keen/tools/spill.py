@@ -7,6 +7,8 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from keen.secrets import masked
+
 RESULT_BYTES: Final = 65_536
 """What the model sees of one tool result at most."""
 
@@ -22,7 +24,7 @@ def bounded(text: str, limit: int, scratch: Path, stem: str) -> str:
     if len(data) <= limit:
         return text
     try:
-        where = f"whole text in {_spill(data, scratch, stem)}"
+        where = f"whole text in {_spill(masked(text).encode('utf-8', 'replace'), scratch, stem)}"
     except OSError as error:
         where = f"the whole text could not be kept: {error.strerror}"
     head, tail = clipped(data, limit - 300)
