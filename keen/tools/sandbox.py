@@ -30,7 +30,8 @@ Kind: TypeAlias = Literal["bubblewrap", "bubblewrap with /proc", "seatbelt", "la
 _PROBE_SECONDS: Final = 2.0
 _PROBE_VERSION: Final = 1
 """Raised whenever the line or the self-test changes, so that no older verdict counts."""
-_PROGRAMS: Final = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
+PROGRAMS: Final = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
+"""Where bwrap is looked for: not in PATH, which the person's project may bend."""
 _SWITCHES: Final = (
     "/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/osrelease",
     "/proc/sys/user/max_user_namespaces", "/proc/sys/kernel/unprivileged_userns_clone",
@@ -152,12 +153,12 @@ def _probed(cache: Path | None) -> Sandbox:
         return _tried(Sandbox("full", kind="seatbelt", program=_seatbelt.PROGRAM), cache)
     if sys.platform != "linux":
         return Sandbox("none", f"keen knows no sandbox for {sys.platform}")
-    program = shutil.which("bwrap", path=_PROGRAMS)
+    program = shutil.which("bwrap", path=PROGRAMS)
     if program is None:
         found = Sandbox("none", "bubblewrap (bwrap) is not installed")
     else:
         found = _tried(Sandbox("full", kind="bubblewrap", program=program), cache)
-        if found.level == "none" and "proc" in found.reason:
+        if found.level == "none" and "mount proc" in found.reason:
             found = _tried(Sandbox("full", kind="bubblewrap with /proc", program=program), cache)
     if found.level == "none" and _landlock.version():
         files = _tried(Sandbox("fs-only", kind="landlock"), cache)
@@ -209,7 +210,7 @@ def _fault(sandbox: Sandbox, place: Path) -> str:
             timeout=_PROBE_SECONDS,
             check=False,
             cwd=work,
-            env={"PATH": _PROGRAMS, "TMPDIR": sandbox.temporary(confines)},
+            env={"PATH": PROGRAMS, "TMPDIR": sandbox.temporary(confines)},
             start_new_session=True,
         )
     said = done.stdout.split()
@@ -259,7 +260,7 @@ def _empty_file(scratch: Path) -> Path:
 
 def _key() -> dict[str, object]:
     """Everything the verdict depends on."""
-    program = shutil.which("bwrap", path=_PROGRAMS)
+    program = shutil.which("bwrap", path=PROGRAMS)
     changed = os.stat(program).st_mtime_ns if program else 0
     switches = [_content(Path(path)) for path in _SWITCHES]
     user = os.getuid() if hasattr(os, "getuid") else -1
