@@ -41,6 +41,7 @@ class KeenApp(App[int], inherit_bindings=False):
         self.look = look_of(palette)
         self.register_theme(textual_theme(palette))
         self.theme = palette.name
+        self.chat = ChatScreen(desk, self.look)
         self.summary = ""
         self.fault = ""
         """Why the start failed, told on stderr with exit code 1."""
@@ -48,9 +49,11 @@ class KeenApp(App[int], inherit_bindings=False):
         self._is_focused = True
         self._theme_time = 0.0
 
+    def get_default_screen(self) -> ChatScreen:
+        """The conversation is there from the first key on."""
+        return self.chat
+
     def on_mount(self) -> None:
-        self.chat = ChatScreen(self.desk, self.look)
-        self.push_screen(self.chat)
         self._set_title("keen")
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):

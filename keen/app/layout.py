@@ -70,10 +70,9 @@ class Layout:
         del self._ends[len(self.blocks) :]
 
     def changed(self, index: int) -> None:
-        """The block at `index` looks different now."""
+        """The block at `index` looks different now; it is drawn when it is in sight."""
         self._forget(self.blocks[index])
         self.is_exact[index] = False
-        self.measure(index)
 
     def redraw(self, look: Look, width: int) -> None:
         """Everything looks different: another width or another theme."""

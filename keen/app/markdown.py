@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import (
     CodeBlock,
@@ -22,11 +23,13 @@ from keen.app.look import Look
 
 LONG: Final = 4_000
 """Characters above which an unfinished block is cut although it goes on."""
+_LONG_CODE: Final = 1_500
+"""The same for code, which costs more to draw."""
 _LONGEST: Final = 12_000
 """Characters above which it is cut wherever that is possible at all."""
 _HIGHLIGHTED: Final = 60_000
 """Characters of code that are still highlighted."""
-_WORD: Final = re.compile(r"\s+")
+_WORD: Final = re.compile(r"\S+\s*")
 
 
 class _Heading(Heading):
@@ -103,10 +106,10 @@ _blocks = MarkdownIt().enable("strikethrough").enable("table")
 _blocks.core.ruler.enableOnly(["normalize", "block"])
 
 
-def cut(text: str, drawn: list[Strip] | None = None) -> Cut | None:
+def cut(text: str, width: int) -> Cut | None:
     """Where the text may be cut, or None while all of it is still changing.
 
-    `drawn`: the text's lines on the screen, so that a long paragraph is cut at a line's end.
+    `width`: so that a long paragraph is cut where a line of it ends.
     """
     if "\n" not in text and len(text) <= LONG:
         return None
@@ -118,7 +121,7 @@ def cut(text: str, drawn: list[Strip] | None = None) -> Cut | None:
     if len(tops) > 1 and start[0] > 0:
         where = _line_start(text, start[0])
         return Cut(text[:where], text[where:], 1)
-    return _long(text, tops[0], drawn) if len(text) > LONG else None
+    return _long(text, tops[0], width)
 
 
 def _line_start(text: str, number: int) -> int:
@@ -128,13 +131,13 @@ def _line_start(text: str, number: int) -> int:
     return position
 
 
-def _long(text: str, top: Token, drawn: list[Strip] | None) -> Cut | None:
+def _long(text: str, top: Token, width: int) -> Cut | None:
     match top.type:
-        case "fence":
+        case "fence" if len(text) > _LONG_CODE:
             return _long_fence(text, top)
-        case "paragraph_open":
-            return _long_paragraph(text, drawn)
-        case "bullet_list_open" | "ordered_list_open":
+        case "paragraph_open" if len(text) > LONG:
+            return _long_paragraph(text, width)
+        case "bullet_list_open" | "ordered_list_open" if len(text) > LONG:
             return _long_list(text)
         case _:
             return None
@@ -143,8 +146,12 @@ def _long(text: str, top: Token, drawn: list[Strip] | None) -> Cut | None:
 def _long_fence(text: str, top: Token) -> Cut | None:
     """Whole lines of an unfinished code block become a block of their own."""
     opening, _, body = text.partition("\n")
+    if body.rstrip().endswith(top.markup):
+        return None
     end = body.rfind("\n")
-    if end < LONG // 2 or body.rstrip().endswith(top.markup):
+    if end > _LONGEST:
+        end = body.rfind("\n", 0, _LONGEST)
+    if end < _LONG_CODE // 2:
         return None
     head = f"{opening}\n{body[:end]}\n{top.markup}\n"
     return Cut(head, f"{opening}\n{body[end + 1 :]}", 0)
@@ -153,7 +160,9 @@ def _long_fence(text: str, top: Token) -> Cut | None:
 def _long_list(text: str) -> Cut | None:
     """The last item of a list goes on, the others are finished."""
     items = [
-        t for t in _blocks.parse(text) if t.type == "list_item_open" and t.level == 1 and t.map
+        token
+        for token in _blocks.parse(text)
+        if token.type == "list_item_open" and token.level == 1 and token.map
     ]
     if len(items) < 2 or not (place := items[-1].map):
         return None
@@ -161,20 +170,21 @@ def _long_list(text: str) -> Cut | None:
     return Cut(text[:where], text[where:], 0)
 
 
-def _long_paragraph(text: str, drawn: list[Strip] | None) -> Cut | None:
-    """As many words as the finished lines on the screen hold."""
-    if not drawn or len(drawn) < 8:
-        return None
-    words = sum(len(strip.text.split()) for strip in drawn[:-4])
-    position = 0
-    for index, space in enumerate(_WORD.finditer(text.lstrip()), 1):
-        if index == words:
-            position = space.end() + len(text) - len(text.lstrip())
-            break
-    head = text[:position]
+def _long_paragraph(text: str, width: int) -> Cut | None:
+    """As many words as whole lines of this width hold, some left over to go on with."""
+    most = min(len(text) - LONG // 4, _LONGEST)
+    used = 0
+    line_end = position = 0
+    for word in _WORD.finditer(text, 0, most):
+        size = cell_len(word[0].rstrip())
+        if used and used + size > width:
+            line_end, used = position, 0
+        used += size + 1
+        position = word.end()
+    head = text[:line_end]
     if not head.strip() or (not _is_balanced(head) and len(text) < _LONGEST):
         return None
-    return Cut(head, text[position:], 0)
+    return Cut(head, text[line_end:], 0)
 
 
 def _is_balanced(text: str) -> bool:

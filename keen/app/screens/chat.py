@@ -40,10 +40,12 @@ class ChatScreen(Asking):
         self.set_class(event.size.height < SHORT, "-short")
 
     def on_key(self, event: events.Key) -> None:
-        """Nothing had the focus: the prompt, or the open question, has it from here on."""
+        """Nothing had the focus yet: a key typed into the very first frame is the prompt's."""
+        event.stop()
+        event.prevent_default()
         self.focus_right()
-        if self.focused is not None and not event.is_forwarded:
-            event.stop()
+        if not self.pending:
+            self.prompt.press(event.key, event.character, is_printable=event.is_printable)
 
     # Keys.
 

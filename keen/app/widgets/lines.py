@@ -16,6 +16,7 @@ class Lines(Widget):
         super().__init__(id=id)
         self.look = look
         self._drawn: tuple[int, list[Strip]] | None = None
+        self._finished: dict[int, tuple[Strip, Strip]] = {}
 
     def draw(self, width: int) -> list[Strip]:
         """The lines for a width."""
@@ -30,6 +31,7 @@ class Lines(Widget):
         """What is to be drawn has changed; the height may have, too."""
         before = self._drawn
         self._drawn = None
+        self._finished.clear()
         if before is None or not self.is_attached:
             self.refresh(layout=True)
             return
@@ -51,4 +53,9 @@ class Lines(Widget):
         width = self.content_size.width
         lines = self._lines(width)
         strip = lines[y] if 0 <= y < len(lines) else Strip([])
-        return strip.adjust_cell_length(width).apply_style(self.rich_style)
+        known = self._finished.get(y)
+        if known is not None and known[0] is strip and known[1].cell_length == width:
+            return known[1]
+        finished = strip.adjust_cell_length(width).apply_style(self.rich_style)
+        self._finished[y] = (strip, finished)
+        return finished

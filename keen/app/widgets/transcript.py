@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
@@ -16,6 +16,9 @@ from keen.app.layout import Layout
 from keen.app.look import Look
 from keen.app.tool_cards import READING, Card, Reads
 from keen.core.messages import ToolCall
+
+_FINISHED = 2_000
+"""Finished lines that are kept."""
 
 
 class Transcript(ScrollView, can_focus=False):
@@ -41,6 +44,9 @@ class Transcript(ScrollView, can_focus=False):
         """What was said since the last mark: a rewind takes it back."""
         self._cards: dict[str, tuple[Card, Block]] = {}
         self.is_unfolded = False
+        self._ground = Style()
+        self._finished: dict[int, tuple[Strip, Strip]] = {}
+        """Lines as they were drawn last, beside what they were made of."""
         self._found_at: int | None = None
         self.needle = ""
         """What the search is looking for, case folded."""
@@ -83,21 +89,15 @@ class Transcript(ScrollView, can_focus=False):
         blocks = self.blocks
         if not (self._is_open_end() and isinstance(blocks[-1], Prose)):
             self._add_voidable(Prose(""))
-        while True:
-            index = len(blocks) - 1
-            tail = blocks[index]
-            assert isinstance(tail, Prose)
-            tail.text += text
-            self._layout_of.changed(index)
-            text = ""
-            drawn = self._layout_of.strips(index)
-            cut = markdown.cut(tail.text, drawn)
-            if cut is None:
-                break
+        tail = blocks[-1]
+        assert isinstance(tail, Prose)
+        tail.text += text
+        self._layout_of.changed(len(blocks) - 1)
+        while (cut := markdown.cut(tail.text, self._layout_of.width)) is not None:
             tail.text = cut.head
-            self._layout_of.changed(index)
-            self._add_voidable(Prose(cut.tail, gap=cut.gap))
-            self._layout_of.measure(index + 1)
+            self._layout_of.changed(len(blocks) - 1)
+            tail = Prose(cut.tail, gap=cut.gap)
+            self._add_voidable(tail)
         self._update()
 
     def think(self, text: str) -> None:
@@ -196,6 +196,7 @@ class Transcript(ScrollView, can_focus=False):
 
     def restyle(self, look: Look) -> None:
         """Another theme."""
+        self._finished.clear()
         self._layout_of.redraw(look, self._layout_of.width)
         self._update()
 
@@ -290,20 +291,41 @@ class Transcript(ScrollView, can_focus=False):
         self._follows = False
         self.scroll_to(y=0, animate=False, immediate=True, force=True)
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        ground = self.rich_style
+        if ground != self._ground or len(self._finished) > _FINISHED:
+            self._ground = ground
+            self._finished.clear()
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         line = y + self.scroll_offset.y
         width = self._layout_of.width
         if line >= self._layout_of.total:
-            return Strip.blank(width, self.rich_style)
-        strip = self._layout_of.line(line)
+            return Strip.blank(width, self._ground)
+        plain = self._layout_of.line(line)
+        if not self.needle and self.text_selection is None:
+            return self._finish(plain, line, width)
+        strip = plain
         if self.needle and self.needle in strip.text.casefold():
             strip = _marked(strip, self.needle, self._layout_of.look)
         if (selection := self.text_selection) is not None:
             span = selection.get_span(line)
             if span is not None:
                 strip = _selected(strip, span, self._layout_of.look)
-        strip = strip.adjust_cell_length(width).apply_style(self.rich_style)
-        return strip.apply_offsets(0, line)
+        return strip.adjust_cell_length(width).apply_style(self._ground).apply_offsets(0, line)
+
+    def _finish(self, plain: Strip, line: int, width: int) -> Strip:
+        """A line padded, coloured and numbered; the same one as before where nothing changed.
+
+        Textual keeps what it made of a strip with the strip, so the same object costs nothing.
+        """
+        known = self._finished.get(line)
+        if known is not None and known[0] is plain and known[1].cell_length == width:
+            return known[1]
+        strip = plain.adjust_cell_length(width).apply_style(self._ground).apply_offsets(0, line)
+        self._finished[line] = (plain, strip)
+        return strip
 
     # Selection and search.
 
