@@ -38,7 +38,7 @@ _NAME: Final = "00000000-0000-4000-8000-000000000000"
 
 
 def estimate(dialect: str, count: str) -> dict[str, float]:
-    """Seconds to measure the next request after one more round, behind `count` messages."""
+    """Processor seconds to measure the next request after one more round, behind `count` messages."""
     from keen.agent.sampling import Sampler
     from keen.core.messages import Assistant, Message, Results, ToolCall, ToolResult, User
     from tests.fakes.asking import asking
@@ -61,11 +61,11 @@ def estimate(dialect: str, count: str) -> dict[str, float]:
     for number in range(_TIMES):
         history += a_round(10_000 + number)
         request = asking(spoken, *history, model=model)
-        start = time.perf_counter()
+        start = time.thread_time()
         body = sampler.encode(request)
-        encoded_at = time.perf_counter()
+        encoded_at = time.thread_time()
         sampler.meter.measure(body)
-        end = time.perf_counter()
+        end = time.thread_time()
         both.append(end - start)
         alone.append(end - encoded_at)
         del history[-2:]
