@@ -38,7 +38,7 @@ _NAME: Final = "00000000-0000-4000-8000-000000000000"
 
 
 def estimate(dialect: str, count: str) -> dict[str, float]:
-    """Processor seconds to measure the next request after one more round, behind `count` messages."""
+    """Processor seconds to size the next request after one more round, behind `count` messages."""
     from keen.agent.sampling import Sampler
     from keen.core.messages import Assistant, Message, Results, ToolCall, ToolResult, User
     from tests.fakes.asking import asking
