@@ -21,6 +21,7 @@ from keen.core.messages import (
     ToolCall,
     Usage,
 )
+from keen.wire._overflow import classified
 from keen.wire.base import Delta, Reply
 
 DIALECT: Final = "google"
@@ -64,7 +65,10 @@ class _Piece:
         part: JsonObject = {}
         if self.call is not None:
             call = self.call
-            part["functionCall"] = {k: call[k] for k in ("id", "name", "args") if call.get(k)}
+            sent: JsonObject = {n: text for n in ("id", "name") if (text := _text(call, n))}
+            if isinstance(arguments := call.get("args"), dict) and arguments:
+                sent["args"] = arguments
+            part["functionCall"] = sent
         elif self.signature or (self.text() and not self.is_thought):
             part["text"] = self.text()
             if self.is_thought:
@@ -93,6 +97,9 @@ class Decoder:
         return self.reason not in _UNSAID
 
     def feed(self, chunk: JsonObject) -> Iterable[Delta]:
+        """Raises: ProviderError, when the chunk is an error, as `classified` names it."""
+        if chunk.get("error"):
+            raise classified(status=None, provider=self.provider, body=chunk)
         deltas: list[Delta] = []
         for candidate in _objects(chunk.get("candidates"))[:1]:
             content = candidate.get("content")

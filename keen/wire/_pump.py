@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
+
+from keen.core.errors import Transient
 
 Client = TypeVar("Client")
 
 _AHEAD: Final = 64
 """Events the thread may be ahead of the consumer before it waits."""
+_UNREADABLE: Final = (
+    LookupError,
+    AttributeError,
+    TypeError,
+    ValueError,
+    RecursionError,
+    struct.error,
+)
+"""What botocore's parser trips over in frames and payloads of other forms than it expects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,7 @@ async def pump(
 
     Raises:
         TimeoutError: the stream was not open after `opens_within` seconds.
+        Transient: an event is in no form that botocore can read.
         whatever `connect`, `send` or the stream raised.
     """
     handover = _Handover(asyncio.get_running_loop())
@@ -131,7 +144,7 @@ class _Handover:
             stream.close()
 
     def _hand_over(self, stream: Any) -> None:
-        for event in stream:
+        for event in _readable(stream):
             self.room.acquire()
             if self.is_stopped:
                 return
@@ -141,3 +154,15 @@ class _Handover:
         self.items.append(item)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self.loop.call_soon_threadsafe(self.arrived.set)
+
+
+def _readable(stream: Any) -> Iterator[Any]:
+    events = iter(stream)
+    while True:
+        try:
+            event = next(events)
+        except StopIteration:
+            return
+        except _UNREADABLE as error:
+            raise Transient(f"The answer's stream is broken: {error!r}.") from error
+        yield event

@@ -38,6 +38,7 @@ _TRANSPORTS: Final[Mapping[str, frozenset[str]]] = {
             "ConnectionError",
             "HTTPClientError",
             "ParserError",
+            "ResponseParserError",
             "ChecksumMismatch",
             "IncompleteReadError",
         }
@@ -83,7 +84,7 @@ _WORDS: Final = (
 
 
 class HttpRefusal(Exception):
-    """An HTTP answer of 400 or more, its body read no further than needed."""
+    """An HTTP answer of 300 or more, its body read no further than needed."""
 
     def __init__(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
         super().__init__(f"HTTP {status}")
@@ -103,10 +104,12 @@ class _Response(Protocol):
 async def stop_refusal(response: _Response) -> None:
     """A response hook of httpx2 clients: reads a bounded error body before the SDK reads it whole.
 
+    A redirect is refused too: it would take the conversation, or the key, to another place.
+
     Raises:
-        HttpRefusal: the status is 400 or more. `translated` knows it.
+        HttpRefusal: the status is 300 or more. `translated` knows it.
     """
-    if response.status_code < 400:
+    if response.status_code < 300:
         return
     content = bytearray()
     async for piece in response.aiter_bytes():
@@ -188,8 +191,20 @@ def transport_error(error: BaseException, provider: str) -> Transient | None:
 def _http_refusal(error: Exception, provider: str) -> ProviderError | None:
     for link in _chain(error):
         if isinstance(link, HttpRefusal):
+            if link.status < 400:
+                return redirected(link.status, link.headers, provider)
             return refused(link.status, link.headers, link.content, provider)
     return None
+
+
+def redirected(status: int, headers: Mapping[str, str], provider: str) -> Rejected:
+    """The error an HTTP answer from 300 to 399 means."""
+    place = _bounded(headers.get("location", "")) or "another place"
+    return Rejected(
+        f"{provider} does not answer here (HTTP {status}) but sends keen to {place}. "
+        "Check the provider's base_url.",
+        status=status,
+    )
 
 
 def _mistake(error: Exception, provider: str) -> Rejected | None:

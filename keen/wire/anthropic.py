@@ -33,7 +33,7 @@ from keen.wire._handoff import handed_off
 from keen.wire._json import clean, cleaned
 from keen.wire._overflow import classified, retry_after
 from keen.wire._quirks import allows, without
-from keen.wire._sdk import loaded
+from keen.wire._sdk import import_connection, loaded
 from keen.wire._sse import DRAIN_SECONDS, json_events
 from keen.wire._tail import tail
 from keen.wire._transport import begun, stop_refusal, translated
@@ -159,6 +159,7 @@ def _client(endpoint: Endpoint, secret: str) -> AsyncAnthropic:
         open_telemetry=False,
     )
     _ = client.messages.with_streaming_response
+    import_connection()
     return client
 
 

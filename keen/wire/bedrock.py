@@ -38,12 +38,11 @@ from keen.wire._pump import pump
 from keen.wire._quirks import allows, wants, without
 from keen.wire._sdk import preload
 from keen.wire._tail import tail
-from keen.wire._transport import translated
+from keen.wire._transport import CONNECT_SECONDS, redirected, translated
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
 
 _NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 _CACHE_POINT: Final[JsonObject] = {"cachePoint": {"type": "default"}}
-_CONNECT_SECONDS: Final = 10.0
 _TAIL_SECONDS: Final = 2.0
 """The usage comes in an event of its own behind messageStop."""
 _CACHING_CLAUDE: Final = re.compile(
@@ -101,7 +100,7 @@ class BedrockWire:
             events = pump(
                 lambda: self._connection.client(self.endpoint, secret),
                 lambda client: client.converse_stream(**with_bytes(body.json))["stream"],
-                opens_within=self.endpoint.idle_seconds + _CONNECT_SECONDS,
+                opens_within=self.endpoint.idle_seconds + CONNECT_SECONDS,
             )
             async with aclosing(events):
                 async for event in events:
@@ -187,7 +186,7 @@ def _client(endpoint: Endpoint, secret: str) -> Any:
         endpoint_url=endpoint.base_url or None,
         config=config.Config(
             retries={"total_max_attempts": 1, "mode": "standard"},
-            connect_timeout=min(_CONNECT_SECONDS, endpoint.idle_seconds),
+            connect_timeout=min(CONNECT_SECONDS, endpoint.idle_seconds),
             read_timeout=endpoint.idle_seconds,
             tcp_keepalive=True,
         ),
@@ -254,6 +253,8 @@ def _client_error(error: Any, provider: str) -> ProviderError:
     code = str(details.get("Code") or "")
     metadata: dict[str, Any] = answer.get("ResponseMetadata") or {}
     status = metadata.get("HTTPStatusCode")
+    if isinstance(status, int) and 300 <= status < 400:
+        return redirected(status, metadata.get("HTTPHeaders") or {}, provider)
     return classified(
         status=status if isinstance(status, int) else None,
         code=code[:1].upper() + code[1:],

@@ -72,8 +72,9 @@ class CodexWire:
         )
         headers = await _headers(endpoint, body)
         try:
-            async with aclosing(responses.streamed(client, body, decoder, headers)) as pieces:
-                async for piece in pieces:
+            replies = responses.streamed(client, body, decoder, headers, endpoint.idle_seconds)
+            async with aclosing(replies):
+                async for piece in replies:
                     yield piece
         except ProviderError as error:
             if (named := _refused_as_spent(error, provider)) is not None:

@@ -6,15 +6,12 @@ import asyncio
 import base64
 import itertools
 import re
-import warnings
 from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import aclosing
-from contextvars import ContextVar
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from keen.core.budget import DEFAULT_OUTPUT
-from keen.core.errors import ProviderError, Transient
 from keen.core.estimate import Opaque, image_tokens
 from keen.core.messages import (
     Assistant,
@@ -36,19 +33,17 @@ from keen.wire._encoded import Encoded
 from keen.wire._google import DIALECT, Decoder
 from keen.wire._handoff import handed_off
 from keen.wire._json import clean, cleaned
-from keen.wire._overflow import classified, retry_after
 from keen.wire._quirks import allows, without
-from keen.wire._sdk import loaded
+from keen.wire._sdk import import_connection, loaded
+from keen.wire._sse import json_events
 from keen.wire._tail import tail
-from keen.wire._transport import stop_refusal, translated
+from keen.wire._transport import begun, translated
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
 
 if TYPE_CHECKING:
     import httpx2
     from google.genai import Client
-    from google.genai.types import GenerateContentResponse
 
-_CONNECT_SECONDS: Final = 10.0
 _TAIL_SECONDS: Final = 2.0
 """Signature and usage may come in a chunk of their own behind the one with the finishReason."""
 _NO_IMAGES: Final = "[An image was left out: this model takes none.]"
@@ -56,18 +51,6 @@ _UNSIGNED: Final = "skip_thought_signature_validator"
 """What the API documents for a call that this model did not make."""
 _INVENTED: Final = re.compile(r"call-\d+-\d+(_\d+)?")
 _turns: Final = itertools.count(1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Opening:
-    """A request on its way: `limit` is how long its head may take, by whatever drops it comes."""
-
-    limit: asyncio.Timeout
-    responses: list[httpx2.Response]
-
-
-_opening: Final[ContextVar[_Opening | None]] = ContextVar("_opening", default=None)
-"""What the task that is sending waits for; the SDK gives no hold on a response otherwise."""
 
 
 @dataclass
@@ -111,21 +94,19 @@ class GoogleWire:
         provider = self.endpoint.provider
         decoder = Decoder(provider, str(body.json.get("model", "")), next(_turns))
         secret = await self.endpoint.credential.secret()
-        with translated(provider, lambda error: _refused(error, provider)):
+        with translated(provider):
             client = await self._connection.client(self.endpoint, secret or "none")
-            idle = self.endpoint.idle_seconds
-            limit = idle + min(_CONNECT_SECONDS, idle)
-            async with aclosing(_chunks(client, body.json, limit)) as chunks:
-                async for chunk in chunks:
-                    for delta in decoder.feed(_as_json(chunk)):
+            async with (
+                begun(_opened(client, body.json), self.endpoint.idle_seconds) as response,
+                aclosing(json_events(response.aiter_bytes())) as events,
+            ):
+                async for event in events:
+                    for delta in decoder.feed(event):
                         yield delta
                     if decoder.finished:
                         break
                 for delta in await tail(
-                    chunks,
-                    lambda chunk: decoder.feed(_as_json(chunk)),
-                    provider=provider,
-                    seconds=_TAIL_SECONDS,
+                    events, decoder.feed, provider=provider, seconds=_TAIL_SECONDS
                 ):
                     yield delta
         yield decoder.reply()
@@ -163,36 +144,18 @@ class _Connection:
 
 
 def _http(endpoint: Endpoint) -> httpx2.AsyncClient:
-    """keen's own client under the SDK, which else would prefer aiohttp and retry by itself.
+    """Reads certificates: not for the event loop."""
+    from keen.wire._google_http import HttpClient
 
-    The limit of silence is set here: the SDK's own timeout would also tell the server to end
-    every answer, however lively, after that time.
-    """
-    import httpx2
-
-    timeout = httpx2.Timeout(
-        endpoint.idle_seconds, connect=min(_CONNECT_SECONDS, endpoint.idle_seconds)
-    )
-
-    async def limit(request: httpx2.Request) -> None:
-        request.extensions["timeout"] = timeout.as_dict()
-
-    async def note(response: httpx2.Response) -> None:
-        if (opening := _opening.get()) is not None:
-            opening.responses.append(response)
-            opening.limit.reschedule(None)
-
-    hooks = {"request": [limit], "response": [note, stop_refusal]}
-    return httpx2.AsyncClient(event_hooks=hooks)  # no redirect takes the key elsewhere
+    import_connection()
+    return HttpClient(endpoint)
 
 
 def _client(endpoint: Endpoint, secret: str, http: httpx2.AsyncClient) -> Client:
-    """Reads certificates: not for the event loop."""
+    """Imports the SDK's parts: not for the event loop."""
     from google.genai import Client
     from google.genai.types import HttpOptions
 
-    # An enum value newer than the SDK is no reason to write into the screen.
-    warnings.filterwarnings("ignore", module=r"google\.genai")
     options = HttpOptions(
         api_version="v1beta",
         base_url=endpoint.base_url or None,
@@ -202,72 +165,10 @@ def _client(endpoint: Endpoint, secret: str, http: httpx2.AsyncClient) -> Client
     return Client(vertexai=False, api_key=secret, http_options=options)
 
 
-async def _chunks(
-    client: Any, body: JsonObject, seconds: float
-) -> AsyncGenerator[GenerateContentResponse, None]:
-    """The SDK's stream. The body goes out as encoded: the SDK's own forms would respell base64.
+def _opened(client: Client, body: JsonObject) -> AbstractAsyncContextManager[httpx2.Response]:
+    from keen.wire._google_http import opened
 
-    `seconds`: the longest wait for a whole response head.
-    """
-    from google.genai.types import (
-        AutomaticFunctionCallingConfig,
-        GenerateContentConfig,
-        HttpOptions,
-    )
-
-    sent = {name: value for name, value in body.items() if name != "model"}
-    stream = await client.aio.models.generate_content_stream(
-        model=body["model"],
-        contents="-",
-        config=GenerateContentConfig(
-            automatic_function_calling=AutomaticFunctionCallingConfig(disable=True),
-            automatic_continuation=False,
-            http_options=HttpOptions(extra_body=sent),
-        ),
-    )
-    responses: list[httpx2.Response] = []
-    try:
-        async with asyncio.timeout(seconds) as limit:
-            token = _opening.set(_Opening(limit, responses))
-            try:
-                first = await anext(stream, None)  # sends the request
-            finally:
-                _opening.reset(token)
-        if first is not None:
-            yield first
-            async for chunk in stream:
-                yield chunk
-    finally:
-        # The SDK's generators stand inside one another, and closing the outer closes no inner one.
-        for response in responses:
-            await response.aclose()
-        await stream.aclose()
-
-
-def _as_json(chunk: GenerateContentResponse) -> JsonObject:
-    wanted = {"candidates", "usage_metadata", "prompt_feedback"}
-    return chunk.model_dump(mode="json", by_alias=True, exclude_none=True, include=wanted)
-
-
-def _refused(error: Exception, provider: str) -> ProviderError | None:
-    from google.genai.errors import APIError
-    from pydantic import ValidationError
-
-    if isinstance(error, ValidationError):
-        return Transient(f"{provider}: the answer's stream is broken: {error.errors()[:1]}")
-    if not isinstance(error, APIError):
-        return None
-    if 200 <= error.code < 300:
-        return Transient(f"{provider} sent no answer (HTTP {error.code}).", status=error.code)
-    body = cast(Json, cast(Any, error).details)
-    return classified(
-        status=error.code,
-        code=error.status or "",
-        message=error.message or str(error),
-        retry_after=retry_after({}, body),
-        provider=provider,
-        body=body,
-    )
+    return opened(client, body)
 
 
 def _message(message: Message, signs: bool, images: bool) -> tuple[JsonObject, ...]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import importlib
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
@@ -38,18 +37,16 @@ from keen.wire._overflow import classified
 from keen.wire._quirks import allows, without
 from keen.wire._responses import Decoder
 from keen.wire._responses_items import as_string
-from keen.wire._sdk import loaded
+from keen.wire._sdk import import_connection, loaded
 from keen.wire._sse import DRAIN_SECONDS, json_events
-from keen.wire._transport import stop_refusal, translated
+from keen.wire._tail import tail
+from keen.wire._transport import CONNECT_SECONDS, begun, stop_refusal, translated
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, Omit
 
 DIALECT: Final = "responses"
-_CONNECT_SECONDS: Final = 10.0
-_FIRST_CONNECTION: Final = ("anyio.streams.stapled", "anyio._backends._asyncio")
-"""What the HTTP stack imports when it first connects: 50 to 90 ms on the event loop."""
 _NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 
 
@@ -78,7 +75,7 @@ class ResponsesWire:
         )
         client = await self._connection.client(self.endpoint)
         headers = await authorized(self.endpoint, {})
-        replies = streamed(client, body, decoder, headers)
+        replies = streamed(client, body, decoder, headers, self.endpoint.idle_seconds)
         async with aclosing(replies):
             async for piece in replies:
                 yield piece
@@ -157,6 +154,7 @@ async def streamed(
     body: Body,
     decoder: Decoder,
     headers: Mapping[str, str | Omit],
+    idle_seconds: float,
 ) -> AsyncGenerator[Delta | Reply, None]:
     """Send once and decode the raw events: the SDK's objects cost seconds in a long answer."""
     provider = decoder.provider
@@ -166,12 +164,15 @@ async def streamed(
             extra_body=body.json,  # sent as encoded; nothing is walked or converted again
             extra_headers=headers,
         )
-        async with request as response, aclosing(json_events(response.iter_bytes())) as events:
+        async with (
+            begun(request, idle_seconds) as response,
+            aclosing(json_events(response.iter_bytes())) as events,
+        ):
             async for event in events:
                 for delta in decoder.feed(event):
                     yield delta
                 if decoder.is_finished:
-                    await _drained(events, provider)
+                    await tail(events, decoder.feed, provider=provider, seconds=DRAIN_SECONDS)
                     break
     yield decoder.reply()
 
@@ -179,15 +180,6 @@ async def streamed(
 def failure(error: JsonObject, provider: str) -> ProviderError:
     """The error of a `response.failed` or `error` event. Its message may be empty."""
     return classified(status=None, provider=provider, body=error)
-
-
-async def _drained(events: AsyncGenerator[JsonObject, None], provider: str) -> None:
-    """Read to the end, so that the connection can be used again. The answer is whole already."""
-    with suppress(TimeoutError, ProviderError):
-        async with asyncio.timeout(DRAIN_SECONDS):
-            with translated(provider):
-                async for _ in events:
-                    pass
 
 
 def _client(endpoint: Endpoint) -> AsyncOpenAI:
@@ -199,7 +191,7 @@ def _client(endpoint: Endpoint) -> AsyncOpenAI:
     if not f".{host}".endswith(".openai.com"):
         # OPENAI_ORG_ID and OPENAI_PROJECT_ID are OpenAI's business, not another server's.
         headers = {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit(), **headers}
-    connect = min(_CONNECT_SECONDS, endpoint.idle_seconds)
+    connect = min(CONNECT_SECONDS, endpoint.idle_seconds)
     client = AsyncOpenAI(
         api_key="none",  # every request brings its own, see `authorized`
         base_url=endpoint.base_url or None,
@@ -209,9 +201,7 @@ def _client(endpoint: Endpoint) -> AsyncOpenAI:
         http_client=DefaultAsyncHttpxClient(event_hooks={"response": [stop_refusal]}),
     )
     _ = client.responses.with_streaming_response
-    for module in _FIRST_CONNECTION:
-        with suppress(ImportError):
-            importlib.import_module(module)
+    import_connection()
     return client
 
 

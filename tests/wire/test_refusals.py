@@ -164,6 +164,8 @@ WAITING: dict[str, Callable[[Dialect], Scripted]] = {
 
 @pytest.mark.parametrize("when", WAITING)
 async def test_cancel_closes_the_socket_at_once(dialect: Dialect, when: str) -> None:
+    if dialect.name == "bedrock" and when == "before the headers":
+        pytest.skip("no hold on botocore's connection: test_pump sees it closed with its head")
     heard = Heard()
     async with FakeProvider(WAITING[when](dialect)) as provider:
         async with open_wire(dialect, provider.url) as wire:
