@@ -118,7 +118,7 @@ class Card:
 
     def _note(self) -> str:
         words: list[str] = []
-        if self.state != "running" and self.call.name in READING and self._output:
+        if self.state == "done" and self.call.name in READING and self._output:
             words.append(_count(self._output.rstrip("\n").count("\n") + 1))
         if self.state == "stopped":
             words.append("interrupted")
