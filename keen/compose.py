@@ -32,6 +32,7 @@ from keen.engine import Engine
 from keen.extend.instructions import Instructions, instructions
 from keen.options import Options
 from keen.paths import Paths
+from keen.seal import seal
 from keen.session.checkpoint import Recorder
 from keen.session.projection import remembered
 from keen.tools._environment import command_environment
@@ -160,6 +161,7 @@ async def compose(
     )
     words = await asyncio.to_thread(_instructions, options, chosen)
     name = recorder.session_id if recorder is not None else str(uuid.uuid4())
+    await asyncio.to_thread(seal)
     place = await asyncio.to_thread(scratch.directory, chosen.paths.cache, name)
     context = _context(options, chosen, environment, place, search)
     held = await asyncio.to_thread(sandbox, chosen.loaded, chosen.paths)
@@ -186,6 +188,11 @@ async def compose(
         notices.append(note)
     toolbox = Toolbox(tools, decide, context)
     system = system_prompt(facts(options.cwd), words.text, options.appended_prompt, tools=tools)
+    if words.hidden:
+        notices.append(
+            f"{words.hidden} invisible characters in {', '.join(map(str, words.files))} were left "
+            "out: somebody may have hidden instructions there."
+        )
     if words.is_cut:
         notices.append("The instruction files (AGENTS.md) are over 32 KiB together and were cut.")
     summariser = await _summariser(chosen, environment)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,6 +39,9 @@ is the user's alone, trusted folder or not (CVE-2026-21852, CVE-2026-33068)."""
 
 ADDED_UP: Final = frozenset({"permissions.allow", "permissions.ask", "permissions.deny"})
 """Lists that every layer adds to: a later layer must not empty the rules of an earlier one."""
+
+_MOST_BYTES: Final = 1_000_000
+"""Of one settings file."""
 
 _SECRET: Final = re.compile(
     r"(^|\.)(api_key|headers\..+|env\..+)$",
@@ -201,7 +206,7 @@ def _gather(
 def _read_layer(path: Path, gathering: _Gathering) -> Iterator[_Layer]:
     """The file as a layer; nothing when it is absent or (a mistake then) unreadable."""
     try:
-        text = path.read_text(encoding="utf-8-sig").replace("\r\n", "\n")
+        text = _text(path)
         values = cast("JsonObject", tomllib.loads(text))
     except (FileNotFoundError, NotADirectoryError):
         return
@@ -215,6 +220,14 @@ def _read_layer(path: Path, gathering: _Gathering) -> Iterator[_Layer]:
         gathering.mistakes.append(_syntax_mistake(path, str(error)))
         return
     yield _Layer(str(path), values, _toml.key_lines(text) or {(): 1})
+
+
+def _text(path: Path) -> str:
+    """The file's text, its line ends as \\n. Raises: OSError, also for what could block."""
+    found = path.stat()
+    if stat.S_ISFIFO(found.st_mode) or found.st_size > _MOST_BYTES:
+        raise OSError(errno.EINVAL, f"it is a pipe, or larger than {_MOST_BYTES:,} bytes")
+    return path.read_text(encoding="utf-8-sig").replace("\r\n", "\n")
 
 
 def _syntax_mistake(path: Path, message: str) -> str:

@@ -104,6 +104,17 @@ def what_would_take_effect(root: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def current_branch(path: Path) -> str:
+    """The branch that is checked out around `path`, as HEAD names it; empty for none."""
+    marker = project_root(path) / ".git"
+    named = _first_line(marker)
+    if named.startswith("gitdir:"):
+        marker = marker.parent / named.removeprefix("gitdir:").strip()
+    head = _first_line(marker / "HEAD")
+    beginning = "ref: refs/heads/"
+    return head.removeprefix(beginning) if head.startswith(beginning) else ""
+
+
 def _trusted_unit(path: Path) -> Path:
     """What a yes covers: the main repository for a linked worktree, else the project's root."""
     root = project_root(path)

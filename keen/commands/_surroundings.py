@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import threading
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
+
+from keen.tools._ignore import Walk
+from keen.trust import current_branch
 
 _PROMPTS: Final = 500
 _PROMPT_BYTES: Final = 8 * 1024
 _MOST_FILES: Final = 50_000
-_GIT_SECONDS: Final = 2.0
 
 
 def files_below(root: str) -> list[str]:
-    """Files below a folder, git's ignore rules honoured where there is git. Blocking."""
-    found = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if found:
-        return sorted(set(found.split("\0")) - {""})[:_MOST_FILES]
-    return _walked(root)
+    """Files below a folder, ignore rules honoured. Blocking.
+
+    git is not asked: a repository's own configuration can make it run programs.
+    """
+    walk = Walk(Path(root), threading.Event())
+    beginning = len(root.rstrip("/")) + 1
+    return [path[beginning:] for path in islice(walk.files(), _MOST_FILES)]
 
 
 def branch_of(root: str) -> str:
     """The branch that is checked out, empty without one. Blocking."""
-    return _git(root, "branch", "--show-current").strip()
+    return current_branch(Path(root))
 
 
 def read_prompts(path: Path, cwd: str) -> list[str]:
@@ -54,32 +59,3 @@ def append_prompt(path: Path, cwd: str, text: str) -> None:
             os.write(descriptor, entry.encode() + b"\n")
         finally:
             os.close(descriptor)
-
-
-def _git(root: str, *words: str) -> str:
-    """What a reading git command prints; empty when there is no git or no repository."""
-    command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C", root]
-    try:
-        done = subprocess.run(
-            [*command, *words],
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=_GIT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
-
-
-def _walked(root: str) -> list[str]:
-    """Files below a folder that is no repository, hidden ones and usual clutter left out."""
-    clutter = {"node_modules", "__pycache__", "venv", "target", "dist", "build"}
-    found: list[str] = []
-    for directory, names, files in os.walk(root):
-        names[:] = sorted(n for n in names if not n.startswith(".") and n not in clutter)
-        base = os.path.relpath(directory, root)
-        found += [os.path.normpath(os.path.join(base, n)) for n in sorted(files) if n[0] != "."]
-        if len(found) >= _MOST_FILES:
-            break
-    return found[:_MOST_FILES]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,12 @@ NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 BUDGET: Final = 32_768
 """Bytes of all instruction files together."""
 
+_INVISIBLE: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u061c\u202a-\u202e\u2060-\u2064"
+    "\u2066-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Controls, directions, zero width and tags: a model reads what no person sees."""
+
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
@@ -21,6 +28,8 @@ class Instructions:
     text: str
     files: tuple[Path, ...]
     is_cut: bool = False
+    hidden: int = 0
+    """Invisible characters that were left out."""
 
 
 def instructions(cwd: Path, root: Path | None, personal: Path | None = None) -> Instructions:
@@ -33,8 +42,12 @@ def instructions(cwd: Path, root: Path | None, personal: Path | None = None) -> 
     room = BUDGET
     kept: list[tuple[Path, str]] = []
     is_cut = False
+    hidden = 0
     for path, data in reversed(found):
-        text = data[:room].decode("utf-8", "replace").strip()
+        text = data[:room].decode("utf-8", "replace").removeprefix("\ufeff")
+        text, count = _INVISIBLE.subn("", text)
+        text = text.strip()
+        hidden += count
         is_cut = is_cut or len(data) > room
         room -= min(room, len(data))
         if text:
@@ -43,7 +56,7 @@ def instructions(cwd: Path, root: Path | None, personal: Path | None = None) -> 
     parts = [f"Instructions from {path}\n\n{text}" for path, text in kept]
     if is_cut:
         parts.append(f"[Instructions over {BUDGET // 1024} KiB were cut.]")
-    return Instructions("\n\n".join(parts), tuple(path for path, _ in kept), is_cut)
+    return Instructions("\n\n".join(parts), tuple(path for path, _ in kept), is_cut, hidden)
 
 
 def _files(cwd: Path, root: Path | None, personal: Path | None) -> Iterable[Path]:

@@ -15,6 +15,7 @@ from pydantic import Field
 from keen import __version__
 from keen.core.errors import ToolError
 from keen.core.messages import JsonObject, ToolSpec
+from keen.secrets import masked
 from keen.tools._address import Target, addresses, target_of
 from keen.tools._arguments import Arguments, parse, tool_spec
 from keen.tools._body import Body, markdown, page_text
@@ -73,6 +74,8 @@ class WebFetch:
     def prepare(self, input: JsonObject, context: Context) -> PreparedCall:
         arguments = parse(WebFetchArguments, input, "web_fetch")
         target = target_of(arguments.url)
+        if masked(arguments.url) != arguments.url:
+            raise ToolError("This URL holds a key that keen knows. It is never sent anywhere.")
 
         async def run() -> Outcome:
             try:
