@@ -48,6 +48,7 @@ class Conversation:
     scratch: Path = field(default_factory=Path)
     replaced: tuple[History, History] | None = None
     """The last compaction: the history before it and the one it left."""
+    _is_running: bool = False
 
     def turn(self, user: User, limits: Limits | None = None) -> Turn:
         """A turn that starts with this message."""
@@ -69,10 +70,11 @@ class Conversation:
         A turn that ended by itself becomes turn memory; after an interrupt or a failure the
         finished results stay raw for the next turn.
         """
-        is_finished = False
+        is_finished, self._is_running = False, True
         try:
             is_finished = await turn.run(emit)
         finally:
+            self._is_running = False
             self.history = turn.history
             self.replaced = turn.replaced or self.replaced
             if is_finished:
@@ -92,8 +94,10 @@ class Conversation:
     async def compact(self, focus: str, emit: Emit) -> bool:
         """Compact by hand; between turns only. The summary's deltas go to `emit`.
 
-        Raises: CompactionError when there is nothing to compact.
+        Raises: CompactionError when there is nothing to compact, or a turn is running.
         """
+        if self._is_running:
+            raise CompactionError("A turn is running: it compacts by itself when it has to.")
         if self.compactor is None or not has_something_to_summarise(self.history, ()):
             raise CompactionError("There is nothing to compact yet.")
         measure = self.turn(User("")).size_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from keen.core.estimate import text_tokens
@@ -27,6 +27,8 @@ Stage: TypeAlias = Literal["full", "trimmed", "dropped"]
 _STAGES: Final[tuple[Stage, ...]] = ("full", "trimmed", "dropped")
 _TRIMMED: Final = 1_500
 """Characters of a trimmed result, head and tail together; of a trimmed input too."""
+_LEAST: Final = 256
+"""Tokens of a limit under which cutting texts leaves nothing worth reading."""
 _SHORT: Final = 400
 """Characters of an input where results are dropped altogether."""
 
@@ -48,7 +50,15 @@ def flattened(history: History, limit: int) -> str | None:
         pieces = _pieces(history, stage)
         if sum(piece.tokens for piece in pieces) <= limit:
             return "\n\n".join(piece.text for piece in pieces)
-    return _newest(_pieces(history, "dropped"), limit)
+    pieces = _pieces(history, "dropped")
+    return _newest(pieces, limit) or _newest(_cut(pieces, limit), limit)
+
+
+def _cut(pieces: Sequence[_Piece], limit: int) -> Sequence[_Piece]:
+    """Long texts as head and tail: one that fills the window must not stop the rescue."""
+    if limit < _LEAST:
+        return ()
+    return [replace(piece, text=clipped(piece.text, limit // 3)) for piece in pieces]
 
 
 def _newest(pieces: Sequence[_Piece], limit: int) -> str | None:
