@@ -73,9 +73,9 @@ class WebFetch:
 
     def prepare(self, input: JsonObject, context: Context) -> PreparedCall:
         arguments = parse(WebFetchArguments, input, "web_fetch")
-        target = target_of(arguments.url)
         if masked(arguments.url) != arguments.url:
             raise ToolError("This URL holds a key that keen knows. It is never sent anywhere.")
+        target = target_of(arguments.url)
 
         async def run() -> Outcome:
             try:
