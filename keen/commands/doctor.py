@@ -7,7 +7,6 @@ import asyncio
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,11 +20,11 @@ from keen.commands.models import local_servers
 from keen.commands.saying import out
 from keen.core.errors import ConfigError
 from keen.state import read_state
+from keen.tools import sandbox
 from keen.wire.catalogue import is_loopback
 from keen.wire.local import LocalServer
 
 _SMALL_WINDOW = 16_384
-_PROBE_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,23 +217,20 @@ def _sandbox(place: Place, settings: Settings) -> Finding:
     wanted = settings.permissions.sandbox
     if wanted == "off":
         return Finding("note", "sandbox", 'permissions.sandbox is "off"')
+    found = sandbox.renewed(place.paths.cache)
+    words = {"full": "full", "fs-only": "files only (Landlock)", "none": "none"}[found.level]
+    if found.level == "full":
+        return Finding("ok", "sandbox", f"{words}: {found.program}")
     kind: Literal["note", "fault"] = "fault" if wanted == "require" else "note"
-    name = "sandbox-exec" if sys.platform == "darwin" else "bwrap"
-    program = find_program(name, place)
-    if program is None:
-        advice = "Commands ask before they run instead."
-        if name == "bwrap":
-            advice = "Install bubblewrap. " + advice
-        return Finding(kind, "sandbox", f"{name} was not found", advice)
-    probe = [program, "-p", "(version 1)(allow default)", "/usr/bin/true"]
-    if name == "bwrap":
-        shell = shutil.which("true", path="/usr/bin:/bin") or "/bin/true"
-        probe = [program, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", shell]
-    words = _outcome(probe)
-    if words:
-        advice = "Allow user namespaces for bubblewrap, or go on with being asked."
-        return Finding(kind, "sandbox", f"{program} cannot start a sandbox: {words}", advice)
-    return Finding("ok", "sandbox", program)
+    return Finding(kind, "sandbox", f"{words}; {found.reason}", _sandbox_advice(found.reason))
+
+
+def _sandbox_advice(reason: str) -> str:
+    if "not installed" in reason:
+        return "Install bubblewrap. Commands ask before they run instead."
+    if sys.platform == "linux":
+        return "Allow user namespaces for bubblewrap, or go on with being asked."
+    return "Commands ask before they run instead."
 
 
 def _tool(place: Place, subject: str, name: str, advice: str) -> Finding:
@@ -254,24 +250,3 @@ def find_program(name: str, place: Place) -> str | None:
 
     entries = place.environment.get("PATH", os.defpath).split(os.pathsep)
     return shutil.which(name, path=os.pathsep.join(filter(is_foreign, entries)))
-
-
-def _outcome(command: list[str]) -> str:
-    """Why a command failed, in its own last words; empty when it did not."""
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PROBE_SECONDS,
-            check=False,
-            cwd=os.sep,
-            env={"PATH": os.defpath},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    if done.returncode == 0:
-        return ""
-    return done.stderr.strip().rpartition("\n")[2][:200] or f"code {done.returncode}"

@@ -13,7 +13,7 @@ from keen.core.errors import UsageError
 from keen.tools._environment import command_environment
 from keen.tools.base import Context
 from keen.tools.permission import Policy, by_source
-from keen.toolset import policy
+from keen.toolset import policy, sandbox
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -46,7 +46,8 @@ def _policy(place: Place) -> Policy:
         is_trusted=place.is_trusted,
     )
     context = Context(place.cwd, roots, place.paths.cache / "scratch", environment=environment)
-    return policy(loaded, context, place.paths, is_interactive=True)
+    level = sandbox(loaded, place.paths).level
+    return policy(loaded, context, place.paths, is_interactive=True, level=level)
 
 
 def check(command: str, policy: Policy) -> str:

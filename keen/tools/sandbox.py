@@ -170,10 +170,8 @@ def _probed(cache: Path | None) -> Sandbox:
 def _tried(sandbox: Sandbox, cache: Path | None) -> Sandbox:
     """The sandbox if it passes its self-test, else none with the reason."""
     try:
-        if cache is not None:
-            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Beside keen's own files: a place of its own under /tmp would be out of sight anyway.
-        with tempfile.TemporaryDirectory(prefix="probe-", dir=cache) as place:
+        # Beside keen's own files: what lies under /tmp would be out of sight anyway.
+        with tempfile.TemporaryDirectory(prefix="probe-", dir=_made(cache)) as place:
             fault = _fault(sandbox, Path(os.path.realpath(place)))
     except subprocess.TimeoutExpired:
         fault = f"it did not start within {_PROBE_SECONDS:g} s"
@@ -183,6 +181,17 @@ def _tried(sandbox: Sandbox, cache: Path | None) -> Sandbox:
         return sandbox
     name = sandbox.kind.partition(" ")[0]
     return Sandbox("none", f"{name}: {fault}")
+
+
+def _made(directory: Path | None) -> Path | None:
+    """The directory, there; None where it cannot be written."""
+    if directory is None:
+        return None
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return directory if os.access(directory, os.W_OK) else None
 
 
 def _fault(sandbox: Sandbox, place: Path) -> str:
