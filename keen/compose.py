@@ -32,6 +32,7 @@ from keen.engine import Engine
 from keen.extend.instructions import Instructions, instructions
 from keen.options import Options
 from keen.paths import Paths
+from keen.proxies import spare_loopback
 from keen.seal import seal
 from keen.session.checkpoint import Recorder
 from keen.session.projection import remembered
@@ -98,6 +99,7 @@ def choose(
     """
     paths = Paths.from_environment(environment)
     log.configure(paths.logs, is_debugging=options.is_debugging)
+    spare_loopback(os.environ)
     if options.is_trusting:
         trust.trust(options.cwd, paths)
     is_trusted = trust.is_trusted(options.cwd, paths)
