@@ -170,8 +170,8 @@ class Turn:
         known = error.actual or error.limit or 0
         self.sampler.meter.raise_to(body, known)
         self.sampler.learn(error, self.sampler.meter.measure(body))
-        await emit(Rewound("overflow", 2, 0.0, str(error)))
         self._partial.clear()
+        await emit(Rewound("overflow", 2, 0.0, str(error)))
         await self._force(error, emit)
 
     async def _force(self, error: ContextOverflow, emit: Emit) -> None:
