@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
 from textual.app import App
 from textual.binding import BindingType
+from textual.driver import Driver
 
 from keen import sanitize
 from keen.app.desk import Desk, Opened
@@ -22,7 +24,8 @@ from keen.themes import Palette
 if TYPE_CHECKING:
     from keen._settings import Settings
 
-_RELOAD_SECONDS: Final = 2.0
+_LAST_SECONDS: Final = 5
+"""After a hang-up, how long saving may take."""
 
 
 class KeenApp(App[int], inherit_bindings=False):
@@ -36,7 +39,7 @@ class KeenApp(App[int], inherit_bindings=False):
     def __init__(self, desk: Desk) -> None:
         palette = desk.early.palette
         # Textual writes its theme's name into its variables at once; ours must be there by then.
-        super().__init__(ansi_color=palette.is_ansi or None)
+        super().__init__(driver_class=_driver(), ansi_color=palette.is_ansi or None)
         self.desk = desk
         self.look = look_of(palette)
         self.register_theme(textual_theme(palette))
@@ -68,7 +71,13 @@ class KeenApp(App[int], inherit_bindings=False):
     def _hang_up(self, number: int) -> None:
         """The window was closed, or somebody wants keen to end: save and go."""
         self.exit_code = 128 + number
+        # Whatever hangs, the process does not: a terminal that is gone may block its writers.
+        signal.alarm(_LAST_SECONDS)
         self.chat.leave()
+
+    def on_terminal_gone(self) -> None:
+        """Nobody is there any more."""
+        self._hang_up(signal.SIGHUP)
 
     exit_code = 0
 
@@ -158,6 +167,15 @@ class KeenApp(App[int], inherit_bindings=False):
         elif recorder is not None and recorder.log.path is not None:
             lines.append(f"Go on with: keen -r {engine.session_id}")
         self.summary = "\n".join(lines)
+
+
+def _driver() -> type[Driver] | None:
+    """keen's own driver where terminals are POSIX ones; None: Textual's."""
+    if sys.platform == "win32":
+        return None
+    from keen.app.terminal import TerminalDriver
+
+    return TerminalDriver
 
 
 def _import_drawing() -> None:

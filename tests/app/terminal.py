@@ -69,6 +69,7 @@ class Terminal:
         self.raw = bytearray()
         self._pending = b""
         self._is_open = False
+        self._is_hung_up = False
         self._child: Any = None
         self.environment = {
             "PATH": os.environ["PATH"],
@@ -109,7 +110,11 @@ class Terminal:
         self._stop_reading()
         with suppress(OSError):
             self._child.kill(signal.SIGKILL)
-        await asyncio.to_thread(self._child.close, True)
+        if self._is_hung_up:
+            with suppress(ChildProcessError):
+                await asyncio.to_thread(os.waitpid, self._child.pid, 0)
+        else:
+            await asyncio.to_thread(self._child.close, True)
 
     # What is seen.
 
@@ -157,6 +162,10 @@ class Terminal:
     async def ready(self) -> None:
         """Wait until there is a model and a prompt."""
         await self.until(lambda: "Ask, or /" in self.text and "no model yet" not in self.text)
+
+    async def ready_to_send(self) -> None:
+        """Wait until the status line names a model again."""
+        await self.until(lambda: "no model yet" not in self.text)
 
     async def quiet(self, seconds: float = 0.2) -> None:
         """Wait until nothing has been drawn for a while: for what must not happen."""
@@ -225,7 +234,9 @@ class Terminal:
     def hang_up(self) -> None:
         """The window is closed."""
         self._stop_reading()
-        os.close(self._child.child_fd)
+        self._is_hung_up = True
+        self._child.ptyproc.fileobj.close()
+        self._child.closed = self._child.ptyproc.closed = True
 
     def _read(self) -> None:
         try:

@@ -29,6 +29,8 @@ class Press:
     key: str
     draft: str = ""
     times: int = 1
+    is_harmless: bool = False
+    """It leaves the phase as it was, so that the next key can be pressed in the same keen."""
 
     @property
     def name(self) -> str:
@@ -40,9 +42,6 @@ PRESSES: Final = (
     Press("enter"),
     Press("enter", "abc"),
     Press("ctrl+s", "abc"),
-    Press("shift+enter", "abc"),
-    Press("ctrl+j", "abc"),
-    Press("alt+enter", "abc"),
     Press("enter", "abc\\"),
     Press("escape"),
     Press("escape", "abc"),
@@ -51,43 +50,32 @@ PRESSES: Final = (
     Press("ctrl+c", "abc"),
     Press("ctrl+c", times=2),
     Press("ctrl+d"),
-    Press("ctrl+d", "abc"),
     Press("tab", "/hel"),
     Press("up"),
-    Press("down"),
     Press("ctrl+r"),
     Press("shift+tab"),
     Press("ctrl+g"),
-    Press("ctrl+a", "abc"),
-    Press("ctrl+e", "abc"),
-    Press("ctrl+k", "abc"),
-    Press("ctrl+u", "abc"),
-    Press("ctrl+w", "abc"),
-    Press("ctrl+y"),
-    Press("alt+b", "abc"),
-    Press("alt+f", "abc"),
-    Press("alt+d", "abc"),
-    Press("ctrl+underscore", "abc"),
-    Press("home"),
-    Press("end"),
-    Press("ctrl+o"),
-    Press("ctrl+t"),
     Press("ctrl+f"),
-    Press("pageup"),
-    Press("pagedown"),
-    Press("ctrl+home"),
-    Press("ctrl+end"),
-    Press("ctrl+l"),
-    Press("ctrl+q"),
-    Press("ctrl+p"),
+    *(
+        Press(key, draft, is_harmless=True)
+        for key, draft in (
+            *((key, "abc") for key in ("shift+enter", "ctrl+j", "alt+enter", "ctrl+d")),
+            *((f"ctrl+{letter}", "abc def") for letter in "aekuwy"),
+            *((f"alt+{letter}", "abc def") for letter in "bfd"),
+            ("ctrl+underscore", "abc"),
+            *((key, "") for key in ("home", "end", "down", "ctrl+o", "ctrl+o", "ctrl+t")),
+            *((key, "") for key in ("ctrl+t", "pageup", "pagedown", "ctrl+home", "ctrl+end")),
+            *((key, "") for key in ("ctrl+l", "ctrl+q", "ctrl+p")),
+        )
+    ),
 )
 _NOISE: Final = re.compile(r"\d+m? ?\d*s|↑ [\d.]+k? ↓ [\d.]+k?")
 
 
-async def pressed(press: Press, at: Phase) -> str:
+async def pressed(press: Press, at: Phase, *, is_card: bool) -> str:
     """What the screen says after the key, in words."""
     terminal = at.terminal
-    if press.draft:
+    if press.draft and not is_card:
         terminal.type(press.draft)
         await terminal.quiet(0.15)
     before = _lines(terminal)
@@ -114,21 +102,35 @@ def _lines(terminal: Terminal) -> list[str]:
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(3_600)
 async def test_every_key_does_its_work_in_every_phase(
     keen: Start, chat: Dialect, workspace: Path, tmp_path: Path
 ) -> None:
-    rows: dict[str, dict[str, str]] = {}
-    for press in PRESSES:
-        for phase in PHASES:
+    target = Path(os.environ.get("KEEN_KEY_MATRIX") or tmp_path / "matrix.md")
+    rows: dict[str, dict[str, str]] = {press.name: {} for press in PRESSES}
+    for phase in PHASES:
+        is_card = phase == "permission card"
+        for press in PRESSES:
+            if press.is_harmless:
+                continue
             async with reached(phase, keen, chat, workspace) as at:
-                rows.setdefault(press.name, {})[phase] = await pressed(press, at)
+                rows[press.name][phase] = await pressed(press, at, is_card=is_card)
             (workspace / "new.py").unlink(missing_ok=True)
-    table = ["| key | " + " | ".join(PHASES) + " |", "|---" * (len(PHASES) + 1) + "|"]
-    for name, cells in rows.items():
-        shown = (cells[phase].replace("|", "\\|") for phase in PHASES)
-        table.append(f"| {name} | " + " | ".join(shown) + " |")
-    text = "\n".join(table) + "\n"
-    target = os.environ.get("KEEN_KEY_MATRIX")
-    await asyncio.to_thread(Path(target or tmp_path / "matrix.md").write_text, text)
+        async with reached(phase, keen, chat, workspace) as at:
+            for press in PRESSES:
+                if press.is_harmless:
+                    rows[press.name][phase] = await pressed(press, at, is_card=is_card)
+                    if press.draft and not is_card:
+                        at.terminal.press("ctrl+e", *["ctrl+u"] * 4, "ctrl+k", "ctrl+k")
+                        await at.terminal.quiet(0.15)
+        await asyncio.to_thread(target.write_text, table(rows))
     assert all(len(cells) == len(PHASES) for cells in rows.values())
+
+
+def table(rows: dict[str, dict[str, str]]) -> str:
+    """The rows as a Markdown table."""
+    lines = ["| key | " + " | ".join(PHASES) + " |", "|---" * (len(PHASES) + 1) + "|"]
+    for name, cells in rows.items():
+        shown = (cells.get(phase, "").replace("|", "\\|") for phase in PHASES)
+        lines.append(f"| {name} | " + " | ".join(shown) + " |")
+    return "\n".join(lines) + "\n"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from textual.worker import Worker, WorkerFailed
+from textual.worker import Worker, WorkerError
 
 from keen import sanitize
 from keen.app.blocks import Banner, Prose
@@ -97,8 +97,8 @@ class Opening(Outside):
             await self._reopen(before)
             self.is_opening = False
             self.say(sanitize.block(str(error)), "error")
-            if isinstance(error, SessionError) and "is using" in str(error):
-                self.say("/fork opens a copy of it, /new a fresh session.", "muted", gap=0)
+            if isinstance(error, SessionError) and wanted.kind == "resume":
+                self._offer_copy(wanted)
             if before is None and wanted.kind == "start":
                 self.host.fault = str(error)
         finally:
@@ -107,6 +107,19 @@ class Opening(Outside):
             self.queue_panel.update()
         if self.opened is not None and self.driver.is_idle:
             self.turn_over(is_by_itself=not self.outbox.is_held)
+
+    def _offer_copy(self, wanted: Wanted) -> None:
+        """The session cannot be written to, most often because another keen does."""
+        from keen.app.screens.sheet import ListSheet, Row
+
+        rows = [Row("fork", "Open a copy of it"), Row("no", "Leave it")]
+
+        def chosen(answer: str | None) -> None:
+            if answer == "fork":
+                self.open(Wanted("fork", wanted.session_id, wanted.model))
+
+        title = "This session is in use or cannot be written to."
+        self.host.push_screen(ListSheet(title, rows, self.look), chosen)
 
     async def _swap(self, wanted: Wanted, before: Opened | None) -> None:
         if before is not None:
@@ -313,7 +326,7 @@ class Opening(Outside):
         self.stop_shell()
         worker = self._turn_worker
         if self.driver.cancel() and worker is not None:
-            with suppress(WorkerFailed, asyncio.CancelledError):
+            with suppress(WorkerError):
                 await worker.wait()
         self.host.farewell(self.opened, self.tally)
         opened, self.opened = self.opened, None

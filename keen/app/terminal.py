@@ -1,0 +1,133 @@
+"""The terminal below the app: what Textual's driver leaves to chance, done here.
+
+Bytes that are no UTF-8 are shown as such instead of ending the app, a paste of any size is one
+event, Esc is told from a sequence without a long wait, and a terminal that has gone ends keen.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import select
+from typing import Final
+
+from textual import events
+from textual._xterm_parser import XTermParser
+from textual.drivers.linux_driver import LinuxDriver
+
+_READ: Final = 64 * 1024
+_PASTE: Final = "\x1b[200~"
+_PASTED: Final = "\x1b[201~"
+_TICK_SECONDS: Final = 0.1
+_ESCAPE_TICK_SECONDS: Final = 0.02
+"""How often to look while a lone Esc may be the start of a sequence."""
+
+
+class TerminalGone(events.Event, bubble=False):
+    """Nobody is at the other end any more."""
+
+
+class Pastes:
+    """Takes bracketed pastes out of what a terminal sends, whatever pieces it comes in."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._parts: list[str] | None = None
+        """The paste that is being received."""
+
+    def split(self, text: str) -> list[tuple[bool, str]]:
+        """Pieces in order: (True, a whole paste) or (False, keys)."""
+        text, self._held = self._held + text, ""
+        found: list[tuple[bool, str]] = []
+        while text:
+            marker = _PASTE if self._parts is None else _PASTED
+            before, hit, after = text.partition(marker)
+            if not hit:
+                before = self._without_start_of(marker, before)
+            if self._parts is not None:
+                self._parts.append(before)
+            elif before:
+                found.append((False, before))
+            if hit and self._parts is None:
+                self._parts = []
+            elif hit and self._parts is not None:
+                found.append((True, "".join(self._parts)))
+                self._parts = None
+            text = after
+        return found
+
+    def held(self) -> str:
+        """What looked like the start of a marker and was none."""
+        if self._parts is not None:
+            return ""
+        text, self._held = self._held, ""
+        return text
+
+    def _without_start_of(self, marker: str, text: str) -> str:
+        """Hold back the end of the text when it may be the first half of a marker.
+
+        A lone Esc is a key as well: outside a paste it is not held back.
+        """
+        least = 1 if self._parts is not None else 2
+        for size in range(min(len(marker) - 1, len(text)), least - 1, -1):
+            if text.endswith(marker[:size]):
+                self._held = text[-size:]
+                return text[:-size]
+        return text
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver for POSIX terminals, with a reader and a writer that cannot get stuck."""
+
+    _is_gone = False
+
+    def run_input_thread(self) -> None:
+        parser = XTermParser(self._debug)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        pastes = Pastes()
+        wait = _TICK_SECONDS
+        while not self.exit_event.is_set():
+            ready, _, _ = select.select([self.fileno], [], [], wait)
+            if not ready:
+                self._feed(parser, pastes.held())
+                wait = _TICK_SECONDS
+                continue
+            data = self._received()
+            if not data:
+                self._lost()
+                return
+            text = decoder.decode(data)
+            for is_paste, piece in pastes.split(text):
+                if is_paste:
+                    self.process_message(events.Paste(piece.replace("\x00", "")))
+                else:
+                    self._feed(parser, piece)
+            wait = _ESCAPE_TICK_SECONDS if "\x1b" in text[-16:] else _TICK_SECONDS
+
+    def _feed(self, parser: XTermParser, text: str) -> None:
+        # An empty text would tell the parser that the end has come.
+        for message in parser.feed(text) if text else ():
+            self.process_message(message)
+        for message in parser.tick():
+            self.process_message(message)
+
+    def _received(self) -> bytes:
+        try:
+            return os.read(self.fileno, _READ)
+        except OSError:  # EIO: the other side of the pseudo-terminal was closed
+            return b""
+
+    def _lost(self) -> None:
+        self._is_gone = True
+        self.process_message(TerminalGone())
+
+    def write(self, data: str) -> None:
+        # A writer that failed never empties its queue, and a full queue would stop the loop.
+        writer = self._writer_thread
+        if not self._is_gone and writer is not None and writer.is_alive():
+            super().write(data)
+
+    def close(self) -> None:
+        writer = self._writer_thread
+        if writer is not None and writer.is_alive():
+            super().close()

@@ -1,0 +1,131 @@
+"""The first start: no settings, no key, a wrong setting, no terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.app.terminal import ROOT, Terminal
+from tests.fakes.dialects import Dialect
+from tests.fakes.server import FakeProvider
+
+Start = Callable[..., Terminal]
+
+
+async def test_without_a_model_the_setup_screen_offers_keys_and_the_guide(keen: Start) -> None:
+    async with keen(None) as terminal:
+        await terminal.until("Which model shall keen use?")
+        assert "anthropic" in terminal.text
+        assert "Traceback" not in terminal.text
+
+        terminal.press("end")
+        await terminal.until("built-in guide")
+        terminal.press("enter")
+
+        await terminal.until("demo/guide")
+        await terminal.ready()
+        await terminal.say("hello")
+        await terminal.until("a program, not a language model")
+
+
+async def test_a_key_is_typed_hidden_and_kept_in_a_private_file(keen: Start, home: Path) -> None:
+    async with keen(None) as terminal:
+        await terminal.until("Which model shall keen use?")
+        await terminal.until("anthropic")
+        terminal.press("enter")
+        await terminal.until("Key for anthropic")
+
+        terminal.type("sk-ant-secret")
+        await terminal.quiet()
+        assert "sk-ant-secret" not in terminal.text
+        terminal.press("enter")
+
+        await terminal.until("A model of anthropic")
+        kept = home / "keen" / "auth.json"
+        assert "sk-ant-secret" in kept.read_text()
+        assert kept.stat().st_mode & 0o777 == 0o600
+        assert b"sk-ant-secret" not in terminal.raw
+
+
+async def test_a_message_typed_before_the_model_is_there_is_sent_once_it_is(
+    keen: Start, chat: Dialect
+) -> None:
+    async with FakeProvider(chat.says("Here I am.")) as provider, keen(provider) as terminal:
+        await terminal.until(lambda: b"\x1b[?1049h" in terminal.raw)
+        terminal.type("hello")
+        terminal.press("enter")
+
+        await terminal.until("Here I am.")
+        assert len(provider.requests) == 1
+
+
+async def test_a_prompt_on_the_command_line_is_sent_first(keen: Start, chat: Dialect) -> None:
+    async with (
+        FakeProvider(chat.says("Right away.")) as provider,
+        keen(provider, "fix", "the", "parser") as terminal,
+    ):
+        await terminal.until("Right away.")
+        assert "❯ fix the parser" in terminal.text
+
+
+async def test_a_wrong_setting_is_told_with_its_place(
+    keen: Start, chat: Dialect, home: Path
+) -> None:
+    async with FakeProvider() as provider, keen(provider, settings="\n[ui]\nthemee = 3\n") as it:
+        await it.until("config.toml")
+        await it.until("themee")
+        assert "Traceback" not in it.text
+
+
+def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """keen without a terminal."""
+    environment = {**os.environ, "KEEN_HOME": str(home / "keen"), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", "keen", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def test_without_a_terminal_it_names_keen_run(home: Path) -> None:
+    done = run(home, "hello", "there")
+
+    assert done.returncode == 2
+    assert "keen run" in done.stderr
+
+
+def test_a_word_close_to_a_command_is_answered_with_that_command(home: Path) -> None:
+    done = run(home, "modles")
+
+    assert done.returncode == 2
+    assert "keen models" in done.stderr
+
+
+async def test_settings_choose_theme_and_keys(keen: Start, chat: Dialect) -> None:
+    settings = '\n[ui]\ntheme = "high-contrast"\n\n[keys]\ntodo = ["f9"]\n'
+    async with FakeProvider() as provider, keen(provider, settings=settings) as terminal:
+        await terminal.ready()
+        assert "ffffff" in terminal.colors_of("build") | terminal.colors_of("fake/")
+
+        terminal.type("\x1b[20~")
+
+        await terminal.until("There is no todo list yet.")
+
+
+async def test_the_choice_of_a_theme_is_remembered(keen: Start, chat: Dialect, home: Path) -> None:
+    async with FakeProvider() as provider, keen(provider) as terminal:
+        await terminal.ready()
+
+        await terminal.say("/theme keen-light")
+
+        await terminal.until(lambda: "24292f" in terminal.colors_of("fake/"))
+        state = home / "keen" / "state.json"
+        await terminal.until(lambda: state.exists())
+        assert json.loads(state.read_text())["theme"] == "keen-light"
