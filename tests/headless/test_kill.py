@@ -107,10 +107,8 @@ class Chain:
         more = ("--continue",) if number else ()
         before = self.history() if number else ()
         model.process = await self.place.start("run", *more, model.prompt)
-        await model.process.communicate()
-        if not model.first:  # it was killed before it asked anything, or did not start
-            assert model.process.returncode == -9
-            return
+        _, errors = await model.process.communicate()
+        assert model.process.returncode == -9, errors.decode()
         self.resumed(before)
         self.check(acknowledged)
 
