@@ -75,11 +75,13 @@ class Confines:
 class Surveyor:
     """Looks up the confines. `covers`: may a file of the workspace not be shown.
 
-    `writable`: folders beside the workspace that commands may change.
+    `is_any`: every file may be covered, not only names that begin with a dot. `writable`: folders
+    beside the workspace that commands may change.
     """
 
     guard: Guard
     covers: Covers = is_environment_file
+    is_any: bool = False
     writable: tuple[Path, ...] = ()
 
     def survey(
@@ -130,12 +132,18 @@ class Surveyor:
         while waiting and seen < _MOST_DIRECTORIES:
             seen += 1
             for entry in _entries(waiting.pop()):
-                is_directory = entry.is_dir(follow_symlinks=False)
-                is_environment = is_directory and os.path.exists(f"{entry.path}/pyvenv.cfg")
-                if not is_environment and self.covers(Path(entry.path)):
+                if self._is_covered(entry):
                     yield from _present((Path(entry.path),))
-                elif is_directory and entry.name not in _PASSED_OVER:
+                elif entry.name not in _PASSED_OVER and entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
+
+    def _is_covered(self, entry: os.DirEntry[str]) -> bool:
+        name = entry.name
+        if not self.is_any and name.isascii() and not name.startswith("."):
+            return False
+        if not self.covers(Path(entry.path)):
+            return False
+        return not os.path.exists(f"{entry.path}/pyvenv.cfg")  # a virtual environment named .env
 
 
 class _Barred:

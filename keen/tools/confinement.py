@@ -90,7 +90,9 @@ class Confinement:
         nature = self.policy.nature(command)
         is_reading = self.policy.mode == "plan" or nature == "read"
         has_git = not is_reading and (nature == "git" or (is_outside and is_yolo))
-        surveyor = replace(sandbox.surveyor, covers=self.policy.is_covered)
+        surveyor = replace(
+            sandbox.surveyor, covers=self.policy.is_covered, is_any=self.policy.denies_reads
+        )
         confines = surveyor.survey(
             context,
             network=self.policy.has_network or needs != "",

@@ -179,6 +179,11 @@ class Policy:
         allows = (rule for rule in reads if rule.kind == "allow")
         return not any(names_secret(rule, path, roots) for rule in allows)
 
+    @property
+    def denies_reads(self) -> bool:
+        """Whether a rule denies reading anything, whatever its name."""
+        return any(rule.kind == "deny" and rule.subject == "read" for rule in self._rules)
+
     def nature(self, command: str) -> Nature:
         """What a command needs of the workspace, for the sandbox that holds it."""
         return self._commands().nature(command)
