@@ -17,6 +17,9 @@ from keen.core.messages import Json, JsonObject
 
 LEAST_LENGTH: Final = 8
 """Shorter values are words that occur by themselves."""
+_WORDS: Final = re.compile(r"[a-z]+([-_. ][a-z]+)*|[A-Z]+([-_. ][A-Z]+)*")
+_MOST_WORDS: Final = 24
+"""Letters alone up to this length are words too: "not-needed" is what local servers are sent."""
 MASK: Final = "***"
 
 
@@ -34,8 +37,11 @@ class _Registry:
 
 
 def register(*values: str) -> None:
-    """Mask these from now on, also where JSON or a URL spells them with escapes."""
-    new = {form for value in values if len(value) >= LEAST_LENGTH for form in _forms(value)}
+    """Mask these from now on, also where JSON or a URL spells them with escapes.
+
+    What reads like a word is not masked: sessions would lose it wherever it is meant as one.
+    """
+    new = {form for value in values if not _is_word(value) for form in _forms(value)}
     with _Registry.changing:
         forms = new | _Registry.known.forms
         if len(forms) > len(_Registry.known.forms):
@@ -101,6 +107,12 @@ def _masked(value: Json) -> Json:
             return masked_object(value)
         case _:
             return value
+
+
+def _is_word(value: str) -> bool:
+    if len(value) < LEAST_LENGTH:
+        return True
+    return len(value) < _MOST_WORDS and _WORDS.fullmatch(value) is not None
 
 
 def _forms(value: str) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import warnings
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,15 +54,18 @@ def test_a_registered_value_is_masked_wherever_and_however_it_is_spelled() -> No
 
 
 def test_of_values_that_contain_each_other_the_longer_is_masked_whole() -> None:
-    register("abcdefgh", "abcdefgh-and-more")
+    register("abcdefg1", "abcdefg1-and-more")
 
-    assert masked("abcdefgh-and-more abcdefgh") == "*** ***"
+    assert masked("abcdefg1-and-more abcdefg1") == "*** ***"
 
 
-def test_short_values_are_words_and_stay() -> None:
-    register("", "local", "x" * (LEAST_LENGTH - 1))
+@pytest.mark.parametrize(
+    "word", ["", "local", "x2" * 3, "lm-studio", "not-needed", "sk-no-key-required", "EMPTY-KEY"]
+)
+def test_what_reads_like_a_word_stays(word: str) -> None:
+    register(word)
 
-    assert masked(f"local {'x' * (LEAST_LENGTH - 1)}") == f"local {'x' * (LEAST_LENGTH - 1)}"
+    assert masked(f"it is {word} there") == f"it is {word} there"
 
 
 def test_settings_environment_and_auth_file_are_learned(tmp_path: Path) -> None:
@@ -70,33 +74,44 @@ def test_settings_environment_and_auth_file_are_learned(tmp_path: Path) -> None:
             "providers": {
                 "one": {
                     "client": "chat",
-                    "base_url": "https://ada:pass-in-url@example.org/v1",
+                    "base_url": "https://ada:pass-in-url-7@example.org/v1",
                     "api_key": "key-of-one-1",
-                    "headers": {"Authorization": "Bearer token-of-one", "X-Team": "platform-team"},
+                    "headers": {
+                        "Authorization": "Bearer token-of-one-7",
+                        "X-Team": "platform-team",
+                    },
                 },
                 "two": {"client": "chat", "api_key_env": "TWO"},
                 "three-b": {"client": "chat"},
             },
-            "mcp": {"servers": {"m": {"env": {"M_TOKEN": "token-of-m", "M_DIR": "/srv/mcp-data"}}}},
+            "mcp": {
+                "servers": {"m": {"env": {"M_TOKEN": "token-of-m-7", "M_DIR": "/srv/mcp-data"}}}
+            },
         }
     )
     environment = {
         "TWO": "key-of-two-2",
-        "THREE_B_API_KEY": "key-of-three",
-        "ANTHROPIC_API_KEY": "key-of-anthropic",
-        "AWS_SECRET_ACCESS_KEY": "secret-of-aws",
-        "https_proxy": "http://ada:pass-of-proxy@10.0.0.1:3128",
+        "THREE_B_API_KEY": "key-of-three-7",
+        "ANTHROPIC_API_KEY": "key-of-anthropic-7",
+        "AWS_SECRET_ACCESS_KEY": "secret-of-aws-7",
+        "https_proxy": "http://ada:pass-of-proxy-7@10.0.0.1:3128",
     }
     auth_file = tmp_path / "auth.json"
     auth_file.write_text(
-        json.dumps({"a": {"key": "stored-key-a"}, "b": {"access_token": "acc-b-token"}})
+        json.dumps({"a": {"key": "stored-key-a-7"}, "b": {"access_token": "acc-b-token-7"}})
     )
     credentials.learn_secrets(settings, environment, auth_file)
 
     for secret in (
-        *("pass-in-url", "key-of-one-1", "token-of-one", "key-of-two-2", "key-of-three"),
-        *("key-of-anthropic", "secret-of-aws", "pass-of-proxy", "token-of-m", "stored-key-a"),
-        "acc-b-token",
+        *("pass-in-url-7", "key-of-one-1", "token-of-one-7", "key-of-two-2", "key-of-three-7"),
+        *(
+            "key-of-anthropic-7",
+            "secret-of-aws-7",
+            "pass-of-proxy-7",
+            "token-of-m-7",
+            "stored-key-a-7",
+        ),
+        "acc-b-token-7",
     ):
         assert masked(f"<{secret}>") == "<***>", secret
     assert masked("platform-team works in /srv/mcp-data") == "platform-team works in /srv/mcp-data"
@@ -121,28 +136,37 @@ def test_what_is_too_long_for_the_model_is_kept_without_keys(tmp_path: Path) -> 
     assert b"x***y" in kept.read_bytes()
 
 
-def test_the_log_holds_no_key_and_the_warnings_of_libraries(tmp_path: Path) -> None:
-    register(KEY)
-    log.configure(tmp_path, is_debugging=True)
-    try:
-        try:
-            raise ValueError(f"refused {KEY}")
-        except ValueError:
-            logging.getLogger("keen.test").exception("with %s", KEY)
-        logging.getLogger("somebody.else").warning("they say %s", KEY)
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            logging.captureWarnings(True)
-            warnings.warn(f"old style {KEY}", UserWarning, stacklevel=1)
-    finally:
-        logging.captureWarnings(False)
-        log.configure(tmp_path / "nowhere", is_debugging=False)
+_LOGGING = """
+import logging, sys, warnings
+from pathlib import Path
+from keen import log
+from keen.secrets import register
+register(KEY)
+log.configure(Path(sys.argv[1]), is_debugging=True)
+try:
+    raise ValueError(f"refused {KEY}")
+except ValueError:
+    logging.getLogger("keen.test").exception("with %s", KEY)
+logging.getLogger("somebody.else").warning("they say %s", KEY)
+warnings.warn(f"old style {KEY}", UserWarning)
+"""
+
+
+def test_the_log_holds_no_key_and_what_libraries_would_print(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"KEY = {KEY!r}\n{_LOGGING}", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     text = (tmp_path / "keen.log").read_text()
 
     assert "ValueError: refused ***" in text
     assert "they say ***" in text
     assert "old style ***" in text
     assert KEY not in text
+    assert done.stderr == ""
+    assert (tmp_path / "keen.log").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_log_whose_directory_is_gone_stops_nobody(tmp_path: Path) -> None:
