@@ -119,9 +119,9 @@ class Surveyor:
             hidden=hidden,
             covered=covered,
             shown=tuple(_present(self.guard.readable)),
-            missing=tuple(barred.missing),
+            missing=(*barred.missing, *(_unmade(self.guard.own) if is_wide else ())),
             links=tuple(barred.links),
-            absent=tuple(barred.absent),
+            absent=(*barred.absent, *(_unmade_files(login_places()) if is_wide else ())),
             has_network=network,
             is_wide=is_wide,
         )
@@ -264,6 +264,19 @@ def _present(paths: tuple[Path, ...]) -> Iterator[Path]:
         real = real_path(path)
         if os.path.exists(real):
             yield Path(real)
+
+
+def _unmade(places: tuple[Path, ...]) -> Iterator[Path]:
+    """Of places that are not there, themselves and each directory above them that is not."""
+    for place in places:
+        for path in (place, *place.parents):
+            if os.path.lexists(path):
+                break
+            yield path
+
+
+def _unmade_files(places: tuple[Path, ...]) -> Iterator[Path]:
+    return (place for place in places if not os.path.lexists(place))
 
 
 def _entries(directory: str) -> list[os.DirEntry[str]]:

@@ -6,6 +6,7 @@ Without a sandbox that passes its self-test on this machine these tests are skip
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
 import shutil
@@ -30,6 +31,7 @@ from keen.tools.guard import Guard
 from keen.tools.jobs import Jobs
 from keen.tools.permission import Policy
 from keen.tools.sandbox import Sandbox, find
+from keen.tools.shell import verdict
 
 FULL = find("auto")
 
@@ -472,6 +474,20 @@ def test_in_build_an_ask_runs_unasked_and_a_commit_does_not(desk: Desk) -> None:
     assert kind("npm test", is_interactive=False) == "allow"
 
 
+def test_every_known_command_gets_its_verdict_in_a_full_sandbox(desk: Desk) -> None:
+    rows = (Path(__file__).parent / "data/commands.jsonl").read_text().splitlines()
+    policy = desk.policed(path="/usr/bin:/bin").policy
+
+    for row in map(json.loads, rows):
+        command, wanted = row["command"], row["verdict"]
+        kind = policy.decide("bash", "exec", (Access("bash", command),)).kind
+        if wanted == "never":
+            only_syntax = verdict(command, desk.root, (desk.root,)).only_syntax
+            assert kind == "allow" if only_syntax else kind in ("ask", "refuse"), command
+        else:
+            assert kind == ("ask" if command.startswith("git commit") else "allow"), command
+
+
 async def test_outside_is_outside_once_a_person_said_so(desk: Desk) -> None:
     found = await desk.run("echo x > ../made; cat .env", needs="outside")
 
@@ -493,6 +509,24 @@ async def test_in_yolo_outside_is_wide_and_still_hides_and_protects(desk: Desk) 
     assert (desk.root / ".git/hooks/x").read_text() == "SECRET=1\n"
     assert not (desk.root / ".keen").exists()
     assert "auth.json" not in found.output
+
+
+async def test_in_yolo_nothing_appears_where_keen_or_the_next_login_would_read_it(
+    desk: Desk,
+) -> None:
+    guard = Guard(own=(*desk.policy.guard.own, desk.home / ".config/keen"))
+    held = replace(desk.sandbox, surveyor=Surveyor(guard))
+    command = (
+        "mkdir -p ../.config/keen; echo x > ../.config/keen/config.toml; echo x > ../.bash_profile;"
+        " mkdir -p ../.config/autostart; echo x > ../made"
+    )
+
+    found = await replace(desk.policed(mode="yolo"), sandbox=held).run(command, needs="outside")
+
+    assert (desk.home / "made").exists()
+    assert not (desk.home / ".config").exists()
+    assert not (desk.home / ".bash_profile").exists()
+    assert ".bash_profile is protected and was taken away" in found.output
 
 
 async def test_a_required_sandbox_that_is_missing_refuses_commands(desk: Desk) -> None:
