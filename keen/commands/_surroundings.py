@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
 
+from keen.secrets import masked
 from keen.tools._ignore import Walk
 from keen.trust import current_branch
 
@@ -50,7 +51,7 @@ def append_prompt(path: Path, cwd: str, text: str) -> None:
     """Keep what was sent: one line in one write, so that two windows do not mix. Blocking."""
     if len(text) > _PROMPT_BYTES:
         return
-    entry = json.dumps({"cwd": cwd, "text": text}, ensure_ascii=True)
+    entry = json.dumps({"cwd": cwd, "text": masked(text)}, ensure_ascii=True)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)

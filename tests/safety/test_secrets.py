@@ -12,6 +12,7 @@ import pytest
 
 from keen import credentials, log
 from keen._settings import Settings
+from keen.commands._surroundings import append_prompt, read_prompts
 from keen.secrets import LEAST_LENGTH, masked, masked_object, register
 from keen.session.bounds import bounded
 from keen.tools.spill import bounded as spilled
@@ -167,6 +168,14 @@ def test_the_log_holds_no_key_and_what_libraries_would_print(tmp_path: Path) -> 
     assert KEY not in text
     assert done.stderr == ""
     assert (tmp_path / "keen.log").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_history_of_prompts_holds_no_key(tmp_path: Path) -> None:
+    register(KEY)
+
+    append_prompt(tmp_path / "prompts.jsonl", "/work", f"use {KEY} please")
+
+    assert read_prompts(tmp_path / "prompts.jsonl", "/work") == ["use *** please"]
 
 
 def test_a_log_whose_directory_is_gone_stops_nobody(tmp_path: Path) -> None:
