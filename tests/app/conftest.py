@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> Path:
 @pytest.fixture
 def chat() -> Dialect:
     """The protocol the terminal tests speak; the engine's own tests cover all six."""
-    return dialect_named("chat")
+    return dialect_named("bedrock")
 
 
 @pytest.fixture

@@ -310,7 +310,10 @@ class ChatScreen(Asking):
         command = find(name)
         if command is None:
             self.say(unknown(name), "warning")
-        elif command.when == "idle" and self.is_busy:
+        elif command.when == "idle" and self.is_opening:
+            # Typed into the first second: it is done as soon as there is an engine.
+            self.afterwards = lambda: self.run_command(name, argument)
+        elif command.when == "idle" and self.is_busy and not self.is_without_engine:
             self.notify_person(f"/{command.name} waits until nothing runs.", "warning")
         else:
             work = command.run(self, argument)

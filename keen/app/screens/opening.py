@@ -39,6 +39,11 @@ class Opening(Outside):
         """True when a message has to wait."""
         return not self.driver.is_idle or self.engine is None or self.is_opening
 
+    @property
+    def is_without_engine(self) -> bool:
+        """True when nothing runs because there is nothing that could: no model is set up."""
+        return self.engine is None and not self.is_opening
+
     # Opening.
 
     def start(self) -> None:
@@ -143,6 +148,7 @@ class Opening(Outside):
 
     def _adopt(self, opened: Opened, *, is_same: bool) -> None:
         self.opened = opened
+        self.is_opening = False
         policy = opened.engine.conversation.toolbox.policy
         self.allows_yolo = self.allows_yolo or policy.mode == "yolo"
         settings = opened.engine.settings
