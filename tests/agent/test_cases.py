@@ -8,9 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from keen.agent.compaction import CheckpointStrategy, RecentStrategy, Summariser
+from keen.agent.compaction import (
+    CheckpointStrategy,
+    Compactor,
+    RecentStrategy,
+    Summariser,
+    WindowStrategy,
+    message_tokens,
+    safe_cut,
+)
 from keen.agent.flatten import flattened
 from keen.agent.prompts import wrapped
+from keen.agent.sampling import Sampler
 from keen.core.errors import CompactionError, ContextOverflow
 from keen.core.estimate import text_tokens
 from keen.core.events import (
@@ -28,6 +37,7 @@ from keen.core.messages import (
     Assistant,
     History,
     Image,
+    Message,
     Results,
     Text,
     ToolCall,
@@ -440,6 +450,51 @@ async def test_a_kept_tail_is_not_cloned_by_the_next_compaction(
     assert texts[-1].count("parser") == 1
     assert "".join(e.text for e in of_kind(seen, TextDelta)) == "TAIL-ONETAIL-TWOdone"
     assert provider.violations == []
+
+
+@pytest.mark.parametrize("strategy", ["recent", "window"])
+async def test_a_task_inside_a_kept_tail_survives_the_next_compaction_too(
+    dialect: Dialect, tmp_path: Path, strategy: str
+) -> None:
+    tool = FakeTool(output="more output\n" * 3_700)
+    summaries = [dialect.says(SUMMARY, usage=None)] if strategy == "recent" else []
+    async with FakeProvider(
+        *summaries,
+        dialect.calls_many(("read_file", {"path": "x"}), usage=None),
+        *summaries,
+        dialect.says("done", usage=None),
+    ) as provider:
+
+        def compactor(sampler: Sampler) -> Compactor:
+            if strategy == "recent":
+                return RecentStrategy(Summariser(sampler), 3_000)
+            return WindowStrategy(sampler, 3_000)
+
+        conversation = a_conversation(
+            dialect, provider, tmp_path, tool, model=small(dialect), compactor=compactor
+        )
+        conversation.history = (User("before"), Assistant((Text("a long answer\n" * 3_300),)))
+        seen = await play(conversation.turn(User(TASK)))
+        last = dialect.read(provider.requests[-1])
+
+    assert len(of_kind(seen, CompactionApplied)) == 2
+    assert TASK in last.messages[0].text
+    assert provider.violations == []
+
+
+def test_a_cut_falls_between_batches_wherever_the_room_ends() -> None:
+    history: list[Message] = [User("a task of some length " * 9)]
+    for number in range(6):
+        call = ToolCall(f"c{number}", "write_file", {"content": "x" * 700})
+        result = ToolResult(call.id, call.name, "y" * (300 + 100 * number))
+        history += [Assistant((Text("words"), call)), Results((result,))]
+    cuts: set[int] = set()
+    for keep in range(0, 2_600, 5):
+        cut = safe_cut(tuple(history), keep)
+        assert cut == len(history) or not isinstance(history[cut], Results)
+        assert sum(map(message_tokens, history[cut:])) <= keep
+        cuts.add(cut)
+    assert cuts == {0, 1, 3, 5, 7, 9, 11, 13}
 
 
 async def test_a_long_last_message_does_not_stop_the_rescue_of_a_wrong_window(
