@@ -93,14 +93,14 @@ SUMMARIES: st.SearchStrategy[SummaryKind] = st.sampled_from(
     ("good", "good", "good", "good", "empty", "cut", "called", "overflow", "rejected", "hangs")
 )
 PRESSES: st.SearchStrategy[tuple[int, Press]] = st.tuples(
-    st.integers(0, 30), st.sampled_from(["esc", "ctrl-c", "crash", "steer", "steer"])
+    st.integers(1, 12), st.sampled_from(["esc", "ctrl-c", "crash", "steer", "steer"])
 )
 BETWEEN: st.SearchStrategy[Between] = st.sampled_from(["", "", "resume", "compact", "undo"])
 TURNS = st.builds(
     TurnPlan,
-    lines=st.lists(LINES, max_size=5).map(tuple),
+    lines=st.lists(LINES, min_size=1, max_size=5).map(tuple),
     summaries=st.lists(SUMMARIES, max_size=3).map(tuple),
-    presses=st.lists(PRESSES, max_size=2).map(tuple),
+    presses=st.lists(PRESSES, max_size=3).map(tuple),
     between=BETWEEN,
 )
 STRATEGIES: st.SearchStrategy[StrategyName] = st.sampled_from(
