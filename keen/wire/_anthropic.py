@@ -20,7 +20,7 @@ from keen.core.messages import (
     ToolCall,
     Usage,
 )
-from keen.wire._json import call_input
+from keen.wire._json import as_index, as_string, call_input
 from keen.wire._overflow import classified
 from keen.wire.base import Delta, Reply
 
@@ -58,7 +58,7 @@ class _Block:
                     "signature": self.signature,
                 }
             case "redacted_thinking":
-                return {"type": "redacted_thinking", "data": _text(self.start, "data")}
+                return {"type": "redacted_thinking", "data": as_string(self.start.get("data"))}
             case "tool_use":
                 call = self.call()
                 return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.input}
@@ -84,8 +84,8 @@ class _Block:
             value, malformed = given, ""
         else:
             value, malformed = call_input(arguments)
-        call_id = _text(self.start, "id") or f"call_{self.place}"
-        return ToolCall(call_id, _text(self.start, "name"), value, malformed)
+        call_id = as_string(self.start.get("id")) or f"call_{self.place}"
+        return ToolCall(call_id, as_string(self.start.get("name")), value, malformed)
 
 
 @dataclass
@@ -108,14 +108,14 @@ class Decoder:
             case _ if self.finished:
                 return ()
             case {"type": "content_block_start", "content_block": dict(start)}:
-                return self._start(_index(event), start)
+                return self._start(as_index(event.get("index")), start)
             case {"type": "content_block_delta", "delta": dict(delta)}:
-                return self._delta(_index(event), delta)
+                return self._delta(as_index(event.get("index")), delta)
             case {"type": "message_start", "message": dict(message)}:
                 self._usage(message.get("usage"))
             case {"type": "message_delta"}:
                 if isinstance(delta := event.get("delta"), dict):
-                    self.stop_reason = _text(delta, "stop_reason") or self.stop_reason
+                    self.stop_reason = as_string(delta.get("stop_reason")) or self.stop_reason
                 self._usage(event.get("usage"))
             case {"type": "message_stop"}:
                 return self._stop()
@@ -142,7 +142,7 @@ class Decoder:
         """A compatible server that does not stream sends the message itself."""
         starts = [start for start in content if isinstance(start, dict)]
         deltas = [delta for start in starts for delta in self._start(None, start)]
-        self.stop_reason = _text(message, "stop_reason")
+        self.stop_reason = as_string(message.get("stop_reason"))
         self._usage(message.get("usage"))
         return [*deltas, *self._stop()]
 
@@ -158,13 +158,13 @@ class Decoder:
         return _FINISHES.get(self.stop_reason, "stop")
 
     def _start(self, index: int | None, start: JsonObject) -> Iterable[Delta]:
-        block = self._known(index, _text(start, "type"))
+        block = self._known(index, as_string(start.get("type")))
         if block is None or block.start:
-            block = self._new(index, _text(start, "type"))
+            block = self._new(index, as_string(start.get("type")))
         block.start = start
         if isinstance(signature := start.get("signature"), str):
             block.signature = signature + (block.signature or "")
-        given = _text(start, "thinking" if block.kind == "thinking" else "text")
+        given = as_string(start.get("thinking" if block.kind == "thinking" else "text"))
         return self._grown(block, given)
 
     def _delta(self, index: int | None, delta: JsonObject) -> Iterable[Delta]:
@@ -244,19 +244,9 @@ def _in_stream(event: JsonObject, provider: str) -> ProviderError:
     details = error if isinstance(error, dict) else event
     return classified(
         status=200,
-        code=_text(details, "type"),
-        message=_text(details, "message"),
+        code=as_string(details.get("type")),
+        message=as_string(details.get("message")),
         retry_after=None,
         provider=provider,
         body=event,
     )
-
-
-def _text(fields: JsonObject, name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _index(event: JsonObject) -> int | None:
-    index = event.get("index")
-    return index if isinstance(index, int) and not isinstance(index, bool) else None

@@ -22,7 +22,7 @@ from keen.core.messages import (
     ToolCall,
     Usage,
 )
-from keen.wire._json import call_input
+from keen.wire._json import as_count, as_index, as_string, call_input
 from keen.wire.base import Delta, Reply
 
 DIALECT: Final = "bedrock"
@@ -101,13 +101,13 @@ class Decoder:
             case _ if self.finished:
                 return ()
             case {"contentBlockStart": {"start": {"toolUse": dict(tool)}, **place}}:
-                block = self._open(_index(place), "tool", is_new=True)
-                block.call_id = _text(tool, "toolUseId")
-                block.name = _text(tool, "name")
+                block = self._open(as_index(place.get("contentBlockIndex")), "tool", is_new=True)
+                block.call_id = as_string(tool.get("toolUseId"))
+                block.name = as_string(tool.get("name"))
             case {"contentBlockDelta": {"delta": dict(delta), **place}}:
-                return self._delta(_index(place), delta)
+                return self._delta(as_index(place.get("contentBlockIndex")), delta)
             case {"messageStop": dict(stop)}:
-                self.stop_reason = _text(stop, "stopReason")
+                self.stop_reason = as_string(stop.get("stopReason"))
                 return self._stop()
             case _:
                 pass
@@ -176,13 +176,13 @@ def _usage(counts: JsonObject) -> Usage | None:
     """`inputTokens` of the API leaves out what was read from and written to the cache."""
     if not {"inputTokens", "outputTokens"} & counts.keys():
         return None
-    cached = _count(counts, "cacheReadInputTokens")
-    written = _count(counts, "cacheWriteInputTokens")
+    cached = as_count(counts.get("cacheReadInputTokens"))
+    written = as_count(counts.get("cacheWriteInputTokens"))
     return Usage(
-        input_tokens=_count(counts, "inputTokens") + cached + written,
+        input_tokens=as_count(counts.get("inputTokens")) + cached + written,
         cached_tokens=cached,
         cache_write_tokens=written,
-        output_tokens=_count(counts, "outputTokens"),
+        output_tokens=as_count(counts.get("outputTokens")),
     )
 
 
@@ -194,21 +194,6 @@ def _joined(pieces: list[str]) -> str:
         return base64.b64encode(b"".join(map(base64.b64decode, pieces))).decode()
     except binascii.Error:
         return "".join(pieces)
-
-
-def _count(counts: JsonObject, name: str) -> int:
-    count = counts.get(name)
-    return count if isinstance(count, int) else 0
-
-
-def _text(fields: JsonObject, name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _index(place: JsonObject) -> int | None:
-    index = place.get("contentBlockIndex")
-    return index if isinstance(index, int) else None
 
 
 def with_bytes(body: JsonObject) -> dict[str, Any]:

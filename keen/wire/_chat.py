@@ -23,7 +23,7 @@ from keen.core.messages import (
     ToolCall,
     Usage,
 )
-from keen.wire._json import call_input
+from keen.wire._json import as_count, as_object, as_objects, as_string, call_input
 from keen.wire._overflow import classified
 from keen.wire.base import Delta, Reply
 
@@ -100,16 +100,16 @@ class Decoder:
             ProviderError: the chunk is an error, as `classified` names it.
         """
         self._has_begun = True
-        choices = _objects(event.get("choices"))
+        choices = as_objects(event.get("choices"))
         self._refuse(event, choices)
         self._count(event, choices)
         deltas: list[Delta] = []
         for choice in choices:
             if choice.get("index") not in (0, None):
                 continue
-            delta = _object(choice.get("delta")) or _object(choice.get("message"))
+            delta = as_object(choice.get("delta")) or as_object(choice.get("message"))
             deltas.extend(self._delta(delta))
-            if reason := _string(choice.get("finish_reason")):
+            if reason := as_string(choice.get("finish_reason")):
                 self._reason, self.is_finished = reason, True
         return deltas
 
@@ -154,32 +154,33 @@ class Decoder:
 
     def _count(self, event: JsonObject, choices: list[JsonObject]) -> None:
         """The last report of usage counts; Groq and Moonshot keep theirs in other places."""
-        places = (event, _object(event.get("x_groq")), *choices[:1])
+        places = (event, as_object(event.get("x_groq")), *choices[:1])
         for place in places:
-            if usage := usage_of(_object(place.get("usage"))):
+            if usage := usage_of(as_object(place.get("usage"))):
                 self._usage = usage
                 return
 
     def _delta(self, delta: JsonObject) -> Iterator[Delta]:
-        details = _objects(delta.get("reasoning_details"))
+        details = as_objects(delta.get("reasoning_details"))
         for detail in details:
             self._detail(detail)
         shown = ""
         for name in ("reasoning_content", "reasoning"):
-            if piece := _string(delta.get(name)):
+            if piece := as_string(delta.get(name)):
                 self._replayed.setdefault(name, []).append(piece)
                 shown = shown or piece
         if not shown:
             shown = "".join(
-                _string(detail.get("text")) or _string(detail.get("summary")) for detail in details
+                as_string(detail.get("text")) or as_string(detail.get("summary"))
+                for detail in details
             )
         if shown:
             yield self._reasoned(shown)
         yield from self._content(delta.get("content"))
-        if refusal := _string(delta.get("refusal")):
+        if refusal := as_string(delta.get("refusal")):
             self._is_refusal = True
             yield self._said(refusal)
-        for call in _objects(delta.get("tool_calls")):
+        for call in as_objects(delta.get("tool_calls")):
             self._call(call)
 
     def _content(self, content: Json) -> Iterator[Delta]:
@@ -188,12 +189,12 @@ class Decoder:
             if content:
                 yield self._said(content)
             return
-        for part in _objects(content):
-            if text := _string(part.get("text")):
+        for part in as_objects(content):
+            if text := as_string(part.get("text")):
                 yield self._said(text)
             thinking = part.get("thinking")
-            thought = _string(thinking) or "".join(
-                _string(piece.get("text")) for piece in _objects(thinking)
+            thought = as_string(thinking) or "".join(
+                as_string(piece.get("text")) for piece in as_objects(thinking)
             )
             if thought:
                 yield self._reasoned(thought)
@@ -221,26 +222,26 @@ class Decoder:
         for name, value in detail.items():
             before = last.get(name)
             if name in ("text", "summary", "data") and isinstance(before, str):
-                last[name] = before + _string(value)
+                last[name] = before + as_string(value)
             elif value is not None:
                 last[name] = value
 
     def _call(self, piece: JsonObject) -> None:
-        function = _object(piece.get("function"))
-        call = self._slot(piece, _string(function.get("name")))
-        call.id = call.id or _string(piece.get("id"))
-        call.name = call.name or _string(function.get("name"))
+        function = as_object(piece.get("function"))
+        call = self._slot(piece, as_string(function.get("name")))
+        call.id = call.id or as_string(piece.get("id"))
+        call.name = call.name or as_string(function.get("name"))
         arguments = function.get("arguments")
         if isinstance(arguments, dict):  # whole, as Ollama's own form has it
             arguments = json.dumps(arguments, ensure_ascii=False)
         if isinstance(arguments, str):
             call.arguments.append(arguments)
-        if extra := _object(piece.get("extra_content")):
+        if extra := as_object(piece.get("extra_content")):
             call.extra = extra
 
     def _slot(self, piece: JsonObject, name: str) -> _Call:
         """The call a piece belongs to. Some servers give no index, or 0 for each call."""
-        index, call_id = piece.get("index"), _string(piece.get("id"))
+        index, call_id = piece.get("index"), as_string(piece.get("id"))
         is_numbered = isinstance(index, int) and not isinstance(index, bool)
         for call in reversed(self._calls):
             is_other = bool(call_id and call.id and call_id != call.id and name)
@@ -311,39 +312,25 @@ def _native_call(whole: ToolCall, call: _Call) -> JsonObject:
 
 def usage_of(report: JsonObject) -> Usage | None:
     """Normalised usage, or None when nothing was counted. The prompt includes what was cached."""
-    prompt, completion = _count(report, "prompt_tokens"), _count(report, "completion_tokens")
+    prompt = as_count(report.get("prompt_tokens"))
+    completion = as_count(report.get("completion_tokens"))
     if not prompt and not completion:
         return None
-    details = _object(report.get("prompt_tokens_details"))
+    details = as_object(report.get("prompt_tokens_details"))
     cached = (
-        _count(details, "cached_tokens")
-        or _count(report, "prompt_cache_hit_tokens")  # DeepSeek
-        or _count(report, "cached_tokens")  # Moonshot
+        as_count(details.get("cached_tokens"))
+        or as_count(report.get("prompt_cache_hit_tokens"))  # DeepSeek
+        or as_count(report.get("cached_tokens"))  # Moonshot
     )
-    reasoning = _count(_object(report.get("completion_tokens_details")), "reasoning_tokens")
-    if reasoning and _count(report, "total_tokens") == prompt + completion + reasoning:
+    reasoning = as_count(as_object(report.get("completion_tokens_details")).get("reasoning_tokens"))
+    if reasoning and as_count(report.get("total_tokens")) == prompt + completion + reasoning:
         completion += reasoning  # xAI counts it beside the completion
     return Usage(
         input_tokens=prompt,
         cached_tokens=min(cached, prompt),
-        cache_write_tokens=min(_count(details, "cache_write_tokens"), prompt - min(cached, prompt)),
+        cache_write_tokens=min(
+            as_count(details.get("cache_write_tokens")), prompt - min(cached, prompt)
+        ),
         output_tokens=completion,
         reasoning_tokens=min(reasoning, completion),
     )
-
-
-def _count(report: JsonObject, name: str) -> int:
-    value = report.get(name)
-    return max(0, int(value)) if isinstance(value, (int, float)) else 0
-
-
-def _object(value: Json) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(value: Json) -> list[JsonObject]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _string(value: Json) -> str:
-    return value if isinstance(value, str) else ""

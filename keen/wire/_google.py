@@ -12,7 +12,6 @@ from keen.core.events import ReasoningDelta, TextDelta
 from keen.core.messages import (
     Assistant,
     Finish,
-    Json,
     JsonObject,
     Native,
     Part,
@@ -21,6 +20,7 @@ from keen.core.messages import (
     ToolCall,
     Usage,
 )
+from keen.wire._json import as_count, as_objects, as_string
 from keen.wire._overflow import classified
 from keen.wire.base import Delta, Reply
 
@@ -65,7 +65,7 @@ class _Piece:
         part: JsonObject = {}
         if self.call is not None:
             call = self.call
-            sent: JsonObject = {n: text for n in ("id", "name") if (text := _text(call, n))}
+            sent: JsonObject = {n: text for n in ("id", "name") if (text := as_string(call.get(n)))}
             if isinstance(arguments := call.get("args"), dict) and arguments:
                 sent["args"] = arguments
             part["functionCall"] = sent
@@ -101,14 +101,14 @@ class Decoder:
         if chunk.get("error"):
             raise classified(status=None, provider=self.provider, body=chunk)
         deltas: list[Delta] = []
-        for candidate in _objects(chunk.get("candidates"))[:1]:
+        for candidate in as_objects(chunk.get("candidates"))[:1]:
             content = candidate.get("content")
             if isinstance(content, dict):
-                for part in _objects(content.get("parts")):
+                for part in as_objects(content.get("parts")):
                     deltas += self._part(part)
-            deltas += self._ended(_text(candidate, "finishReason"), "stopped this answer")
+            deltas += self._ended(as_string(candidate.get("finishReason")), "stopped this answer")
         feedback = chunk.get("promptFeedback")
-        if isinstance(feedback, dict) and (reason := _text(feedback, "blockReason")):
+        if isinstance(feedback, dict) and (reason := as_string(feedback.get("blockReason"))):
             self.is_blocked = True
             deltas += self._ended(reason, "blocked this request")
         counts = chunk.get("usageMetadata")
@@ -148,12 +148,12 @@ class Decoder:
 
     def _part(self, part: JsonObject) -> Iterable[Delta]:
         call = part.get("functionCall")
-        text = _text(part, "text")
+        text = as_string(part.get("text"))
         piece = _Piece(
             is_thought=part.get("thought") is True,
             texts=[text] if text else [],
             call=call if isinstance(call, dict) else None,
-            signature=_text(part, "thoughtSignature"),
+            signature=as_string(part.get("thoughtSignature")),
         )
         if not (text or piece.call is not None or piece.signature):
             return ()
@@ -179,7 +179,7 @@ class Decoder:
 
 def _call(call: JsonObject, invented: str) -> ToolCall:
     arguments = call.get("args")
-    call_id, name = _text(call, "id") or invented, _text(call, "name")
+    call_id, name = as_string(call.get("id")) or invented, as_string(call.get("name"))
     if arguments is None:
         return ToolCall(call_id, name, {})
     if isinstance(arguments, dict):
@@ -191,24 +191,10 @@ def _usage(counts: JsonObject) -> Usage | None:
     """`promptTokenCount` of the API includes what was cached; thoughts are counted apart."""
     if not {"promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"} & counts.keys():
         return None
-    thoughts = _count(counts, "thoughtsTokenCount")
+    thoughts = as_count(counts.get("thoughtsTokenCount"))
     return Usage(
-        input_tokens=_count(counts, "promptTokenCount"),
-        cached_tokens=_count(counts, "cachedContentTokenCount"),
-        output_tokens=_count(counts, "candidatesTokenCount") + thoughts,
+        input_tokens=as_count(counts.get("promptTokenCount")),
+        cached_tokens=as_count(counts.get("cachedContentTokenCount")),
+        output_tokens=as_count(counts.get("candidatesTokenCount")) + thoughts,
         reasoning_tokens=thoughts,
     )
-
-
-def _objects(value: Json) -> list[JsonObject]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _count(counts: JsonObject, name: str) -> int:
-    count = counts.get(name)
-    return count if isinstance(count, int) else 0
-
-
-def _text(fields: JsonObject, name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""

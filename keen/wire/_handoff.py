@@ -23,6 +23,8 @@ from keen.core.messages import (
 )
 from keen.wire._encoded import Remembered
 
+NO_IMAGES: Final = "[An image was left out: this model takes none.]"
+"""What a model that takes no images reads in the place of one."""
 _LONGEST_ID: Final = 64
 _REFUSED: Final = re.compile(r"[^A-Za-z0-9_-]")
 _rewritten: Final = Remembered[Message]()

@@ -51,6 +51,33 @@ def call_input(arguments: str) -> tuple[JsonObject, str]:
     return (value, "") if isinstance(value, dict) else ({}, arguments)
 
 
+def as_object(value: Json) -> JsonObject:
+    """`value`, or an empty object in place of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_objects(value: Json) -> list[JsonObject]:
+    """The objects of a list; none of anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def as_string(value: Json) -> str:
+    """`value`, or "" in place of anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def as_count(value: Json) -> int:
+    """`value` as a number of tokens, or 0 in place of anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        return 0
+    return int(value)
+
+
+def as_index(value: Json) -> int | None:
+    """`value` as a place in a list, or None in place of anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def clean(text: str) -> str:
     """`text` without lone surrogates, which no UTF-8 request can carry."""
     if text.isascii():

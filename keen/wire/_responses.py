@@ -20,7 +20,8 @@ from keen.core.messages import (
     ToolCall,
     Usage,
 )
-from keen.wire._responses_items import KINDS, Item, Kind, as_object, as_string, replayed
+from keen.wire._json import as_count, as_object, as_string
+from keen.wire._responses_items import KINDS, Item, Kind, replayed
 from keen.wire.base import Delta, Reply
 
 _KIND_OF_PIECE: Final[dict[str, Kind]] = {
@@ -231,15 +232,9 @@ def _usage(value: Json) -> Usage | None:
     read = as_object(value.get("input_tokens_details"))
     written = as_object(value.get("output_tokens_details"))
     return Usage(
-        input_tokens=_count(value.get("input_tokens")),
-        cached_tokens=_count(read.get("cached_tokens")),
-        cache_write_tokens=_count(read.get("cache_write_tokens")),
-        output_tokens=_count(value.get("output_tokens")),
-        reasoning_tokens=_count(written.get("reasoning_tokens")),
+        input_tokens=as_count(value.get("input_tokens")),
+        cached_tokens=as_count(read.get("cached_tokens")),
+        cache_write_tokens=as_count(read.get("cache_write_tokens")),
+        output_tokens=as_count(value.get("output_tokens")),
+        reasoning_tokens=as_count(written.get("reasoning_tokens")),
     )
-
-
-def _count(value: Json) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return max(0, int(value))

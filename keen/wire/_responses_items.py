@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from keen.core.estimate import Opaque
 from keen.core.messages import Json, JsonObject, ToolCall
-from keen.wire._json import call_input
+from keen.wire._json import as_string, call_input
 
 Kind: TypeAlias = Literal["message", "reasoning", "function_call"]
 KINDS: Final[dict[str, Kind]] = {
@@ -173,16 +173,6 @@ def replayed(
     while natives and natives[-1].get("type") == "reasoning":
         natives.pop()
     return tuple(natives)
-
-
-def as_object(value: Json) -> JsonObject:
-    """`value`, or an empty object in place of anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_string(value: Json) -> str:
-    """`value`, or "" in place of anything else."""
-    return value if isinstance(value, str) else ""
 
 
 def _list(value: Json) -> list[Json]:

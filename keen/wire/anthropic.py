@@ -29,7 +29,7 @@ from keen.core.models import ModelSpec
 from keen.wire import _claude
 from keen.wire._anthropic import DIALECT, Decoder
 from keen.wire._encoded import Encoded
-from keen.wire._handoff import handed_off
+from keen.wire._handoff import NO_IMAGES, handed_off
 from keen.wire._json import clean, cleaned
 from keen.wire._overflow import classified, retry_after
 from keen.wire._quirks import allows, without
@@ -42,7 +42,6 @@ from keen.wire.base import Body, Delta, Endpoint, Reply, Request
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
-_NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 _BREAKPOINT: Final[JsonObject] = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -216,7 +215,7 @@ def _result(result: ToolResult, images: bool) -> JsonObject:
 
 def _image(image: Image, is_taken: bool) -> JsonObject:
     if not is_taken:
-        return {"type": "text", "text": _NO_IMAGES}
+        return {"type": "text", "text": NO_IMAGES}
     data = base64.b64encode(image.data).decode()
     return {
         "type": "image",

@@ -31,7 +31,7 @@ from keen.core.models import ModelSpec
 from keen.wire import _claude
 from keen.wire._bedrock import DIALECT, Decoder, with_bytes, without_bytes
 from keen.wire._encoded import Encoded
-from keen.wire._handoff import handed_off
+from keen.wire._handoff import NO_IMAGES, handed_off
 from keen.wire._json import clean, cleaned
 from keen.wire._overflow import classified
 from keen.wire._pump import pump
@@ -41,7 +41,6 @@ from keen.wire._tail import tail
 from keen.wire._transport import CONNECT_SECONDS, redirected, translated
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
 
-_NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 _CACHE_POINT: Final[JsonObject] = {"cachePoint": {"type": "default"}}
 _TAIL_SECONDS: Final = 2.0
 """The usage comes in an event of its own behind messageStop."""
@@ -297,7 +296,7 @@ def _result(result: ToolResult, says_status: bool, images: bool) -> JsonObject:
 
 def _image(image: Image, is_taken: bool) -> JsonObject:
     if not is_taken:
-        return {"text": _NO_IMAGES}
+        return {"text": NO_IMAGES}
     data = base64.b64encode(image.data).decode()
     kind = image.media_type.removeprefix("image/").replace("jpg", "jpeg")
     tokens = image_tokens(image.width, image.height)

@@ -29,7 +29,7 @@ from keen.core.messages import (
 from keen.core.models import ModelSpec
 from keen.wire._chat import DIALECT, REPLAYED, Decoder, native_call
 from keen.wire._encoded import Encoded
-from keen.wire._handoff import handed_off
+from keen.wire._handoff import NO_IMAGES, handed_off
 from keen.wire._json import clean
 from keen.wire._quirks import allows, wants, without
 from keen.wire._sse import json_events
@@ -40,7 +40,6 @@ from keen.wire.responses import Connection, asked_output, authorized
 
 _TAIL_SECONDS: Final = 5.0
 """How long a usage report is waited for behind a complete answer."""
-_NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 _SHORT_ID: Final = re.compile(r"[A-Za-z0-9]{9}")
 _ALIASES: Final = (
     ("reasoning_effort", "reasoning", "thinking", "effort"),
@@ -237,7 +236,7 @@ def _content(text: str, pictures: tuple[Image, ...], images: bool) -> Json:
 
 def _image(image: Image, images: bool) -> Json:
     if not images:
-        return {"type": "text", "text": _NO_IMAGES}
+        return {"type": "text", "text": NO_IMAGES}
     url = f"data:{image.media_type};base64,{base64.b64encode(image.data).decode('ascii')}"
     cost = image_tokens(image.width, image.height)
     return {"type": "image_url", "image_url": {"url": Opaque(url, cost)}}

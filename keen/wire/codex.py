@@ -15,10 +15,9 @@ from keen.core.messages import Json, JsonObject
 from keen.core.models import ModelSpec
 from keen.wire import responses
 from keen.wire._encoded import Encoded
-from keen.wire._json import decoded
+from keen.wire._json import as_object, as_string, decoded
 from keen.wire._quirks import without
 from keen.wire._responses import Decoder
-from keen.wire._responses_items import as_object, as_string
 from keen.wire._transport import HttpRefusal
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
 

@@ -31,7 +31,7 @@ from keen.core.models import ModelSpec
 from keen.wire import _gemini
 from keen.wire._encoded import Encoded
 from keen.wire._google import DIALECT, Decoder
-from keen.wire._handoff import handed_off
+from keen.wire._handoff import NO_IMAGES, handed_off
 from keen.wire._json import clean, cleaned
 from keen.wire._quirks import allows, without
 from keen.wire._sdk import import_connection, loaded
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 _TAIL_SECONDS: Final = 2.0
 """Signature and usage may come in a chunk of their own behind the one with the finishReason."""
-_NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 _UNSIGNED: Final = "skip_thought_signature_validator"
 """What the API documents for a call that this model did not make."""
 _INVENTED: Final = re.compile(r"call-\d+-\d+(_\d+)?")
@@ -210,7 +209,7 @@ def _response(result: ToolResult) -> JsonObject:
 
 def _image(image: Image, is_taken: bool) -> JsonObject:
     if not is_taken:
-        return {"text": _NO_IMAGES}
+        return {"text": NO_IMAGES}
     data = base64.b64encode(image.data).decode()
     tokens = image_tokens(image.width, image.height)
     return {"inlineData": {"mimeType": image.media_type, "data": Opaque(data, tokens)}}

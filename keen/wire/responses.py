@@ -31,12 +31,11 @@ from keen.core.messages import (
 )
 from keen.core.models import ModelSpec
 from keen.wire._encoded import Encoded
-from keen.wire._handoff import handed_off
-from keen.wire._json import clean
+from keen.wire._handoff import NO_IMAGES, handed_off
+from keen.wire._json import as_string, clean
 from keen.wire._overflow import classified
 from keen.wire._quirks import allows, without
 from keen.wire._responses import Decoder
-from keen.wire._responses_items import as_string
 from keen.wire._sdk import import_connection, loaded
 from keen.wire._sse import DRAIN_SECONDS, json_events
 from keen.wire._tail import tail
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI, Omit
 
 DIALECT: Final = "responses"
-_NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 
 
 @dataclass
@@ -289,7 +287,7 @@ def _said(texts: list[str], dialect: str) -> Iterator[JsonObject]:
 def _content(text: str, pictures: tuple[Image, ...], images: bool) -> Json:
     """Text and images as content parts."""
     parts: list[Json] = [{"type": "input_text", "text": clean(text)}] if text else []
-    line: Json = {"type": "input_text", "text": _NO_IMAGES}
+    line: Json = {"type": "input_text", "text": NO_IMAGES}
     parts.extend(_image(picture) if images else line for picture in pictures)
     return parts or [{"type": "input_text", "text": ""}]
 
