@@ -103,11 +103,16 @@ class Sampler:
         """
         reactions = _Reactions(self, request)
         schedule = Schedule()
+        empties = 0
         while True:
             body = self.encode(reactions.request)
             try:
                 return await self._read(body, emit), body
             except Transient as error:
+                empties += error.is_empty
+                if self.model.is_local and empties > 1:
+                    # llama.cpp's server says so when a streamed request exceeds its context.
+                    raise ContextOverflow(str(error), status=error.status) from error
                 delay = schedule.delay(error)
                 if delay is None:
                     raise

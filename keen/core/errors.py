@@ -118,6 +118,7 @@ class Transient(ProviderError):
     """Worth another try. `retry_after` in seconds when the provider said so.
 
     `is_spent`: a quota that comes back much later; no try is made, `retry_after` may say when.
+    `is_empty`: the server took the request and closed without a word.
     """
 
     def __init__(
@@ -127,10 +128,12 @@ class Transient(ProviderError):
         status: int | None = None,
         retry_after: float | None = None,
         is_spent: bool = False,
+        is_empty: bool = False,
     ) -> None:
         super().__init__(message, status=status)
         self.retry_after = retry_after
         self.is_spent = is_spent
+        self.is_empty = is_empty
 
 
 class Unauthorized(ProviderError):

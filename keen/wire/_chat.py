@@ -124,7 +124,7 @@ class Decoder:
             Transient: the stream ended without a reason, or the reason is a failure.
         """
         if not self.is_finished and not (self.is_done and self._segments):
-            raise Transient(self._unfinished())
+            raise Transient(self._unfinished(), is_empty=not self._has_begun)
         if self._reason in _FAILURES:
             raise Transient(f"{self.provider} broke off the answer (reason: {self._reason}).")
         finish: Finish = (

@@ -38,7 +38,7 @@ from keen.core.events import (
 )
 from keen.core.messages import Assistant, History, Image, Results, User
 from tests.agent.playing import SYSTEM, FakeTool, a_conversation, names, play, small
-from tests.fakes.dialects import Dialect
+from tests.fakes.dialects import Dialect, dialect_named
 from tests.fakes.script import Recorded, Scripted
 from tests.fakes.server import FakeProvider
 
@@ -740,3 +740,20 @@ PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c63"
     "f8cfc0f01f0005000201a5d6b3c40000000049454e44ae426082"
 )
+
+
+async def test_a_local_server_that_closes_twice_without_a_word_is_taken_for_an_overflow(
+    tmp_path: Path,
+) -> None:
+    chat = dialect_named("chat")
+    silent = Scripted(frames=())
+    async with FakeProvider(
+        chat.calls("read_file", path="a"), silent, silent, chat.says(SUMMARY), chat.says("done")
+    ) as provider:
+        conversation = roomy(chat, provider, tmp_path)
+        conversation.sampler.model = replace(conversation.sampler.model, is_local=True)
+        seen = await play(conversation.turn(User(TASK)))
+
+    assert isinstance(seen[-1], TurnFinished)
+    assert only(seen, CompactionStarted).trigger == "forced"
+    assert len(provider.requests) == 5
