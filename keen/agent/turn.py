@@ -144,9 +144,15 @@ class Turn:
 
     async def _continue_after_full_window(self, reply: Reply, emit: Emit) -> None:
         """Keep the text of an answer that filled the window, make room and go on."""
-        self._append(without_calls(reply.message))
-        reason = ContextOverflow("The answer filled the model's window.")
-        await self._force(reason, emit)
+        before, answer = self.history, without_calls(reply.message)
+        self._append(answer)
+        grown = self.history
+        try:
+            await self._force(ContextOverflow("The answer filled the model's window."), emit)
+        except BaseException:
+            if grown is not before and self.history is grown:
+                self.history = (*before, replace(answer, interrupted=True))
+            raise
 
     async def _step(self, emit: Emit) -> Reply:
         """One model answer. Compacts before an unsafe request, and once more after a refusal."""
@@ -326,11 +332,8 @@ class Turn:
         """What the person saw of an unfinished answer enters the history as plain text."""
         text = "".join(self._partial)
         self._partial.clear()
-        last = self.history[-1]
         if text.strip():
             self.history = (*self.history, Assistant((Text(text),), interrupted=True))
-        elif isinstance(last, Assistant):  # it filled the window and could not go on
-            self.history = (*self.history[:-1], replace(last, interrupted=True))
 
 
 def without_calls(message: Assistant) -> Assistant:

@@ -381,3 +381,30 @@ async def test_whatever_happens_in_whatever_order_at_length(
     strategy: StrategyName, plans: list[TurnPlan]
 ) -> None:
     await play(strategy, plans)
+
+
+A_FILLED_WINDOW_TWICE = TurnPlan(
+    lines=(
+        Line(0, ("read_file:half",)),
+        Line(1, ("read_file:small",), finish="overflow"),
+        Line(0, finish="overflow"),
+    ),
+    summaries=(),
+    presses=(),
+    between="",
+)
+CANCELLED_AFTER_A_REFUSAL = TurnPlan(
+    lines=(
+        Line(1, ("read_file:small", "read_file:small")),
+        Line(2, ("read_file:small",), faults=("overflow in stream",)),
+    ),
+    summaries=(),
+    presses=((8, "ctrl-c"),),
+    between="",
+)
+
+
+@pytest.mark.parametrize("strategy", ["checkpoint", "recent", "window"])
+@pytest.mark.parametrize("plan", [A_FILLED_WINDOW_TWICE, CANCELLED_AFTER_A_REFUSAL])
+async def test_what_was_once_found(strategy: StrategyName, plan: TurnPlan) -> None:
+    await play(strategy, [plan])

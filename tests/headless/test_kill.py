@@ -83,9 +83,10 @@ class Endless:
         return self.dialect.calls_many(call, text=f"This is step {self.steps}.", usage=None)
 
     def _kill_soon(self) -> None:
-        if self.process is not None and not self.is_finishing:
-            loop = asyncio.get_running_loop()
-            loop.call_later(_LONGEST * self.chance.random() ** 2, self.process.kill)
+        if self.process is None or self.is_finishing:
+            return
+        loop, process, self.process = asyncio.get_running_loop(), self.process, None
+        loop.call_later(_LONGEST * self.chance.random() ** 2, process.kill)
 
 
 @dataclass
@@ -106,9 +107,9 @@ class Chain:
         acknowledged = model.seen_summaries
         more = ("--continue",) if number else ()
         before = self.history() if number else ()
-        model.process = await self.place.start("run", *more, model.prompt)
-        _, errors = await model.process.communicate()
-        assert model.process.returncode == -9, errors.decode()
+        process = model.process = await self.place.start("run", *more, model.prompt)
+        _, errors = await process.communicate()
+        assert process.returncode == -9, errors.decode()
         self.resumed(before)
         self.check(acknowledged)
 
