@@ -165,10 +165,17 @@ class Turn:
             reply = await self._sample(emit)
         except ContextOverflow as error:
             await self._recover(error, emit)
-            reply = await self._sample(emit)
+            reply = await self._sample_again(emit)
         if reply.usage is not None:
             await emit(UsageReported(reply.usage, self.sampler.budget.effective))
         return reply
+
+    async def _sample_again(self, emit: Emit) -> Reply:
+        """The compacted request; refused for its size too, it ends the turn with advice."""
+        try:
+            return await self._sample(emit)
+        except ContextOverflow as error:
+            raise self._advised(error) from error
 
     async def _recover(self, error: ContextOverflow, emit: Emit) -> None:
         """Make room after a refusal for size; raises it with advice when that is impossible."""

@@ -100,6 +100,25 @@ async def test_a_result_that_alone_is_too_large_and_no_summary_ends_the_turn_wit
     assert len(provider.requests) == 3
 
 
+async def test_a_second_refusal_ends_the_turn_with_the_sizes_and_what_helps(
+    dialect: Dialect, tmp_path: Path
+) -> None:
+    async with FakeProvider(
+        dialect.calls("read_file", path="a"),
+        dialect.overflow(),
+        dialect.says(SUMMARY),
+        dialect.overflow(),
+    ) as provider:
+        seen = await play(roomy(dialect, provider, tmp_path).turn(User(TASK)))
+
+    last = seen[-1]
+    assert isinstance(last, TurnFailed)
+    assert isinstance(last.error, ContextOverflow)
+    assert "/compact" in str(last.error)
+    assert "tokens" in str(last.error)
+    assert len(provider.requests) == 4
+
+
 async def test_a_report_from_before_a_compaction_does_not_cause_the_next(
     dialect: Dialect, tmp_path: Path
 ) -> None:
