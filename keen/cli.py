@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Final, NoReturn
 
 from keen import __version__
+from keen.commands import _streams
 from keen.commands.parsing import NAMES, Parser
 from keen.core.errors import ConfigError, KeenError, UsageError
 
@@ -22,10 +26,35 @@ _VALUED: Final = frozenset(
 )
 """Options whose next word is their value, so that it is not taken for a command."""
 
+_ONLY_RUN: Final = frozenset(
+    {
+        *("--format", "--output-format", "--completion-signal"),
+        *("--max-turns", "--max-tokens", "--max-budget-usd"),
+    }
+)
+
+_PRINTING: Final = re.compile(r"-c*p[A-Za-z]*|--print")
+"""`-p`, alone or together with other short flags."""
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _Interrupted(KeyboardInterrupt):
+    """A signal that ends a run came before the run could listen to it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
 
 def main() -> NoReturn:
     """The console script. Leaves with the exit code of the chosen command."""
-    sys.exit(run(sys.argv[1:]))
+    _streams.hold()
+    try:
+        code = run(sys.argv[1:])
+    except SystemExit as leaving:  # argparse, after --help
+        code = leaving.code if isinstance(leaving.code, int) else 0
+    sys.exit(_streams.settled(code))
 
 
 def run(words: Sequence[str]) -> int:
@@ -39,7 +68,9 @@ def run(words: Sequence[str]) -> int:
     try:
         return _dispatch(name, rest)
     except KeenError as error:
-        _complain(str(error))
+        from keen.commands.saying import complain
+
+        complain("keen", error)
         return 2 if isinstance(error, UsageError) else 4 if isinstance(error, ConfigError) else 1
     except BrokenPipeError:
         # The reader of our output left; Python would complain about it once more at exit.
@@ -47,6 +78,8 @@ def run(words: Sequence[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        return _failed(error)
     except Exception as error:
         return _crashed(error)
 
@@ -55,6 +88,18 @@ def _complain(words: str) -> None:
     from keen.commands.saying import err
 
     err(f"keen: {words}")
+
+
+def _failed(error: OSError) -> int:
+    """A disk, a file or a stream that cannot be used: nothing that keen did wrong."""
+    import logging
+
+    logging.getLogger("keen").error("keen failed", exc_info=error)
+    if os.environ.get("KEEN_TRACEBACK"):
+        raise error
+    place = f"{error.filename}: " if error.filename else ""
+    _complain(f"{place}{error.strerror or error}")
+    return 1
 
 
 def _crashed(error: Exception) -> int:
@@ -83,8 +128,8 @@ def split(words: Sequence[str]) -> tuple[str, list[str]]:
             skip = False
         elif word == "--":
             break
-        elif word in ("-p", "--print"):
-            return "run", rest[:index] + rest[index + 1 :]
+        elif _PRINTING.fullmatch(word):
+            return "run", rest
         elif word.startswith("-") and word != "-":
             skip = word in _VALUED
         elif word in NAMES:
@@ -92,10 +137,8 @@ def split(words: Sequence[str]) -> tuple[str, list[str]]:
         else:
             break
     # `keen PROMPT -p` asks for a run as well.
-    if "-p" in rest and "--" not in rest[: rest.index("-p")]:
-        rest.remove("-p")
-        return "run", rest
-    return "", rest
+    said = rest[: rest.index("--")] if "--" in rest else rest
+    return ("run" if "-p" in said or "--print" in said else ""), rest
 
 
 def _dispatch(name: str, rest: list[str]) -> int:
@@ -103,9 +146,7 @@ def _dispatch(name: str, rest: list[str]) -> int:
         case "":
             return _interactive(rest)
         case "run":
-            from keen.commands import run as command
-
-            return command.main(rest)
+            return _run(rest)
         case "demo":
             return _interactive(["-m", "demo/guide", *rest])
         case "completion":
@@ -116,8 +157,41 @@ def _dispatch(name: str, rest: list[str]) -> int:
             return _management(name, rest)
 
 
+def _run(rest: list[str]) -> int:
+    """`keen run`, whose end by a signal is told in the wanted format from the first moment on."""
+    early: list[int] = []
+    _listen(lambda number, _: early.append(number))  # an import that is broken off stays broken
+    from keen.commands import run as command
+
+    try:
+        _listen(_interrupted)
+        if early:
+            raise _Interrupted(early[0])
+        return command.main(rest)
+    except _Interrupted as interrupt:
+        _listen(signal.SIG_IGN)
+        from keen.headless.output import tell_interrupted
+
+        tell_interrupted(rest)
+        return 128 + interrupt.number
+
+
+def _listen(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    for number in _ENDING:
+        # Under nohup a hangup stays ignored.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _interrupted(number: int, _: FrameType | None) -> NoReturn:
+    raise _Interrupted(number)
+
+
 def _management(name: str, rest: list[str]) -> int:
     """A command that looks after settings or sessions; each is one module of keen.commands."""
+    if name != "permissions" and not {"-v", "--version"}.isdisjoint(rest):
+        print(f"keen {__version__}")
+        return 0
     module = importlib.import_module(f"keen.commands.{name}")
     parser = Parser(prog="keen", allow_abbrev=False)
     module.add_parser(parser.add_subparsers(parser_class=Parser))
@@ -125,6 +199,10 @@ def _management(name: str, rest: list[str]) -> int:
 
 
 def _interactive(rest: list[str]) -> int:
+    said = rest[: rest.index("--")] if "--" in rest else rest
+    for word in said:
+        if word.partition("=")[0] in _ONLY_RUN:
+            raise UsageError(f"{word.partition('=')[0]} belongs to `keen run` (or `keen -p`).")
     from keen.commands import interactive
 
     return interactive.main(rest)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from keen import config, credentials, trust
+from keen.commands.arguments import directory
+from keen.commands.parsing import filled_path
 from keen.config import Loaded
-from keen.core.errors import UsageError
 from keen.paths import Paths
 
 
@@ -47,15 +48,14 @@ class Place:
 
 def add_place(parser: argparse.ArgumentParser) -> None:
     """The flags that say where: `-C` and `--config`."""
-    parser.add_argument("-C", "--cwd", type=Path, default=Path(), metavar="DIR", help="look in DIR")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="in place of your config.toml")
+    add = parser.add_argument
+    add("-C", "--cwd", type=filled_path, default=Path(), metavar="DIR", help="look in DIR")
+    add("--config", type=filled_path, metavar="FILE", help="in place of your config.toml")
 
 
 def place_of(arguments: argparse.Namespace) -> Place:
     """The place that the parsed flags name. Raises: UsageError for one that is not there."""
-    cwd = Path(os.path.realpath(os.path.expanduser(arguments.cwd)))
-    if not cwd.is_dir():
-        raise UsageError(f"{arguments.cwd} is no directory.")
+    cwd = directory(arguments.cwd)
     file: Path | None = arguments.config
     if file is not None:
         file = Path(os.path.abspath(os.path.expanduser(file)))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Final
 
+from keen.commands.parsing import filled, filled_path
 from keen.core.errors import UsageError
 from keen.options import PICK, Options
 
@@ -15,21 +17,24 @@ MODES: Final = ("plan", "build", "yolo")
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The flags common to `keen` and `keen run`."""
     add = parser.add_argument
-    add("-m", "--model", metavar="PROVIDER/MODEL[:EFFORT]", default="", help="which model answers")
+    add("-m", "--model", type=filled, metavar="PROVIDER/MODEL[:EFFORT]", help="which model answers")
     add("-c", "--continue", dest="is_continued", action="store_true", help="the last session here")
     add(
         "-r", "--resume", "--session", nargs="?", const=PICK, metavar="ID|NAME", dest="resume",
         help="a saved session; a unique prefix is enough",
     )  # fmt: skip
     add("--fork-session", action="store_true", help="go on in a copy of the resumed session")
-    add("-C", "--cwd", type=Path, default=Path(), metavar="DIR", help="work in DIR")
+    add("-C", "--cwd", type=filled_path, default=Path(), metavar="DIR", help="work in DIR")
     add("--mode", choices=MODES, default="", help="what may happen unasked")
     add("--yolo", dest="mode", action="store_const", const="yolo", help="the same as --mode yolo")
     add("--allow", action="append", default=[], metavar="RULE", help="for example 'bash(make:*)'")
     add("--deny", action="append", default=[], metavar="RULE", help="stronger than any allow")
-    add("--add-dir", action="append", default=[], type=Path, metavar="DIR", help="edit there too")
-    add("--config", type=Path, metavar="FILE", help="in place of your config.toml")
-    add("--mcp-config", type=Path, metavar="FILE", help="further MCP servers")
+    add(
+        "--add-dir", action="append", default=[], type=filled_path, metavar="DIR",
+        help="edit there too",
+    )  # fmt: skip
+    add("--config", type=filled_path, metavar="FILE", help="in place of your config.toml")
+    add("--mcp-config", type=filled_path, metavar="FILE", help="further MCP servers")
     add("--append-system-prompt", default="", metavar="TEXT", help="added to the system prompt")
     add("--no-session", action="store_true", help="keep nothing on disk")
     add("--trust", action="store_true", help="trust this folder's AGENTS.md, settings and skills")
@@ -44,15 +49,15 @@ def options(parsed: argparse.Namespace) -> Options:
     if parsed.mcp_config is not None:
         raise UsageError("--mcp-config: this version of keen does not run MCP servers yet.")
     return Options(
-        cwd=_directory(parsed.cwd),
-        model=parsed.model,
+        cwd=directory(parsed.cwd),
+        model=parsed.model or "",
         is_continued=parsed.is_continued,
         resume=parsed.resume,
         is_fork=parsed.fork_session,
         mode=parsed.mode,
         allow=tuple(parsed.allow),
         deny=tuple(parsed.deny),
-        directories=tuple(_directory(path) for path in parsed.add_dir),
+        directories=tuple(directory(path) for path in parsed.add_dir),
         config=_file(parsed.config),
         mcp_config=_file(parsed.mcp_config),
         appended_prompt=parsed.append_system_prompt,
@@ -62,17 +67,27 @@ def options(parsed: argparse.Namespace) -> Options:
     )
 
 
-def _directory(path: Path) -> Path:
-    real = path.expanduser().resolve()
+def directory(path: Path) -> Path:
+    """The real path of a directory. Raises: UsageError for one that is not there any more."""
+    real = _real(path)
     if not real.is_dir():
         raise UsageError(f"{path} is no directory.")
     return real
 
 
+def _real(path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path.expanduser()))
+    except FileNotFoundError as error:  # a relative path, and the place it starts from is gone
+        raise UsageError(
+            "The current directory does not exist any more. Change to another one, or use -C DIR."
+        ) from error
+
+
 def _file(path: Path | None) -> Path | None:
     if path is None:
         return None
-    real = path.expanduser().resolve()
+    real = _real(path)
     if not real.is_file():
         raise UsageError(f"{path} is no file.")
     return real

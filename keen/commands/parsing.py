@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Final, NoReturn
 
 from keen.core.errors import UsageError
@@ -25,4 +26,18 @@ class Parser(argparse.ArgumentParser):
     """A parser that raises instead of leaving, so that JSON output can tell of wrong use too."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}\n{self.format_usage().strip()}\nSee {self.prog} --help.")
+        error = UsageError(message)
+        error.add_note(f"{self.format_usage().strip()}\nSee {self.prog} --help.")
+        raise error
+
+
+def filled(text: str) -> str:
+    """A value that says something; an empty one is mostly a variable that was never set."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the value is empty")
+    return text
+
+
+def filled_path(text: str) -> Path:
+    """A path that is not empty."""
+    return Path(filled(text))

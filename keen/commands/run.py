@@ -8,16 +8,15 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
 
 from keen import __version__
 from keen.commands.arguments import add_flags, options
-from keen.commands.parsing import Parser
-from keen.commands.saying import err
+from keen.commands.parsing import Parser, filled
+from keen.commands.saying import complain
 from keen.core.errors import ConfigError, KeenError, UsageError
 from keen.core.messages import User
 from keen.engine import Engine, RunLimits
-from keen.headless.output import Format, Output, Result, json_line
+from keen.headless.output import FORMATS, Format, Output, Result, tell, wanted_format
 from keen.headless.run import (
     EXIT_FAILED,
     Headless,
@@ -30,23 +29,29 @@ from keen.headless.run import (
 from keen.options import Options
 from keen.sessions import Opened, open_session
 
-_FORMATS: Final[tuple[Format, ...]] = ("text", "json", "stream-json")
-
 
 def main(words: Sequence[str]) -> int:
     """Run one turn; returns the exit code of the contract, section 1."""
-    form = _wanted_format(words)
+    form = wanted_format(words)
     try:
-        parsed = _parser().parse_args(words)
+        parsed = _parsed(words)
         form = parsed.format
         prompt = _prompt(parsed.prompt)
         return asyncio.run(_run(parsed, options(parsed), prompt))
     except KeenError as error:
-        err(f"keen run: {error}")
+        complain("keen run", error)
         return _failed(form, error)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_FAILED
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Flags and prompt in any order; behind `--` everything is prompt."""
+    end = words.index("--") if "--" in words else len(words)
+    parsed = _parser().parse_intermixed_args(words[:end])
+    parsed.prompt.extend(words[end + 1 :])
+    return parsed
 
 
 def _parser() -> Parser:
@@ -60,39 +65,32 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("prompt", nargs="*", help="the words are joined")
     add_flags(parser)
-    add("--format", "--output-format", choices=_FORMATS, default="text", help="what stdout carries")
-    add("--completion-signal", default="", metavar="TEXT", help="exit 5 if the answer lacks it")
+    add("--format", "--output-format", choices=FORMATS, default="text", help="what stdout carries")
+    add("--completion-signal", type=filled, metavar="TEXT", help="exit 5 if the answer lacks it")
     add("--max-turns", type=_positive, metavar="N", help="answers of the model at most")
     add("--max-tokens", type=_positive, metavar="N", help="input and output of the whole run")
     add("--max-budget-usd", type=_dollars, metavar="X", help="stop when the run has cost this")
+    add(
+        "-p", "--print", action="store_true", help=argparse.SUPPRESS
+    )  # `keen run -p`, for the habit
     add("-v", "--version", action="version", version=f"keen {__version__}")
     return parser
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
-    return number
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
 
 
 def _dollars(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a positive amount")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive amount")
     return number
-
-
-def _wanted_format(words: Sequence[str]) -> Format:
-    """The format asked for, read before parsing, since wrong use is told in it too."""
-    for index, word in enumerate(words):
-        name, _, value = word.partition("=")
-        if name in ("--format", "--output-format"):
-            value = value or (words[index + 1] if index + 1 < len(words) else "")
-            for form in _FORMATS:
-                if form == value:
-                    return form
-    return "text"
 
 
 def _prompt(words: Sequence[str]) -> str:
@@ -110,11 +108,7 @@ def _prompt(words: Sequence[str]) -> str:
 
 def _failed(form: Format, error: KeenError) -> int:
     """A start that failed prints the result object too."""
-    result = Result(error=error)
-    if form != "text":
-        line = result.as_json() if form == "json" else {"type": "result"} | result.as_json()
-        with contextlib.suppress(OSError):
-            print(json_line(line), end="", flush=True)
+    tell(form, Result(error=error))
     return error_code(error)
 
 
@@ -147,7 +141,7 @@ async def _run(parsed: argparse.Namespace, wanted: Options, prompt: str) -> int:
         elif result.error is not None:
             say(f"keen run: {result.error}")
         await write_result(output, parsed.format, result)
-        return interrupts.code or exit_code(result, parsed.completion_signal)
+        return interrupts.code or exit_code(result, parsed.completion_signal or "")
 
 
 def _limit(engine: Engine, parsed: argparse.Namespace) -> None:

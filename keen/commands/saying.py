@@ -5,11 +5,17 @@ from __future__ import annotations
 import sys
 
 from keen import sanitize
+from keen.core.errors import KeenError
 
 
 def out(text: str) -> None:
     """Lines on stdout. Raises: BrokenPipeError when the reader is gone."""
     print(sanitize.block(text))
+
+
+def complain(who: str, error: KeenError) -> None:
+    """An error on stderr, with its notes: the usage, where it was wrong use."""
+    err("\n".join([f"{who}: {error}", *getattr(error, "__notes__", ())]))
 
 
 def err(text: str) -> None:

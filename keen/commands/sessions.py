@@ -15,6 +15,8 @@ from typing import Final, Protocol
 
 from keen import config, credentials, sanitize
 from keen._settings import Settings
+from keen.commands.arguments import directory
+from keen.commands.parsing import filled
 from keen.core.errors import ConfigError, SessionError
 from keen.paths import Paths
 from keen.session.export import FORMS, Form, export, tool_headline
@@ -55,7 +57,11 @@ def add_parser(subparsers: Subparsers) -> None:
     exported = actions.add_parser("export", parents=[named], help="write a session as a document")
     exported.add_argument("--to", choices=FORMS, default="md", help="the form (default: md)")
     exported.add_argument(
-        "-o", "--output", metavar="FILE", help="where to (default: standard output)"
+        "-o",
+        "--output",
+        type=filled,
+        metavar="FILE",
+        help="where to (default, or -: standard output)",
     )
     renamed = actions.add_parser("rename", parents=[named], help="give a session a name")
     renamed.add_argument("name", metavar="NAME", nargs="+", help="the new name")
@@ -77,7 +83,7 @@ def run(
     Raises:
         SessionError: no such session, or it cannot be read or written.
     """
-    here = cwd or Path.cwd()
+    here = cwd or directory(Path())
     _learn_secrets(here)
     store = Store(sessions_directory or Paths.from_environment().sessions)
     if arguments.action == "list":
@@ -204,7 +210,7 @@ def _tool_text(tool: ToolItem) -> str:
 def _export(store: Store, path: Path, form: Form, output: str | None) -> int:
     text = export(store.read(path).records, form)
     data = text.encode()
-    if output is None:
+    if output in (None, "-"):
         data = sanitize.block(text).encode() if sys.stdout.isatty() else data
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

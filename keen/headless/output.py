@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import select
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -19,8 +21,14 @@ StopReason: TypeAlias = Literal[
     "done", "length", "refused", "error", "context_limit", "interrupted", "max_turns", "budget"
 ]
 
+FORMATS: Final[tuple[Format, ...]] = ("text", "json", "stream-json")
+
 _ATOMIC: Final = 4_096
 """Bytes that a pipe reported as writable takes without blocking (PIPE_BUF on Linux)."""
+
+
+class OutputError(KeenError):
+    """stdout cannot be written: the result has nowhere to go."""
 
 
 class Output:
@@ -30,12 +38,17 @@ class Output:
         self._descriptor = descriptor
 
     async def write(self, text: str) -> None:
-        """Raises: BrokenPipeError, OSError when the reader is gone or the disk is full."""
+        """Raises: BrokenPipeError when the reader is gone, OutputError for a full disk."""
         data = text.encode("utf-8", "replace")
-        if len(data) <= _ATOMIC and self._is_writable():
-            data = data[os.write(self._descriptor, data) :]
-        if data:
-            await asyncio.to_thread(self._write_all, data)
+        try:
+            if len(data) <= _ATOMIC and self._is_writable():
+                data = data[os.write(self._descriptor, data) :]
+            if data:
+                await asyncio.to_thread(self._write_all, data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"stdout cannot be written: {error.strerror}") from error
 
     def _is_writable(self) -> bool:
         return bool(select.select([], [self._descriptor], [], 0)[1])
@@ -44,6 +57,33 @@ class Output:
         view = memoryview(data)
         while view:
             view = view[os.write(self._descriptor, view) :]
+
+
+def wanted_format(words: Sequence[str]) -> Format:
+    """The format asked for, read before parsing, since wrong use is told in it too."""
+    wanted: Format = "text"
+    for index, word in enumerate(words):
+        if word == "--":
+            break
+        name, equals, value = word.partition("=")
+        if name in ("--format", "--output-format"):
+            value = value if equals else "".join(words[index + 1 : index + 2])
+            for form in FORMATS:
+                wanted = form if form == value else wanted
+    return wanted
+
+
+def tell(form: Format, result: Result) -> None:
+    """The result object of a run that never began; text has nothing to tell."""
+    if form != "text":
+        line = result.as_json() if form == "json" else {"type": "result"} | result.as_json()
+        with suppress(OSError):
+            os.write(1, json_line(line).encode())
+
+
+def tell_interrupted(words: Sequence[str]) -> None:
+    """What a run prints that was ended by a signal while it started."""
+    tell(wanted_format(words), Result(stop_reason="interrupted"))
 
 
 def json_line(value: JsonObject) -> str:

@@ -332,22 +332,26 @@ async def write_result(output: Output, form: Format, result: Result) -> None:
 
 
 class Interrupts:
-    """SIGINT and SIGTERM cancel the run once; `code` says which it was, 0 for none."""
+    """A signal that ends programs cancels the run once; `code` says which it was, 0 for none."""
 
     def __init__(self, cancel: Callable[[], object]) -> None:
         self.code = 0
         self._cancel = cancel
+        self._numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+            self._numbers.append(signal.SIGHUP)
 
     def __enter__(self) -> Interrupts:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in self._numbers:
             loop.add_signal_handler(number, self._interrupt, number)
         return self
 
     def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in self._numbers:
             loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)  # everything is written: only the way out is left
 
     def _interrupt(self, number: int) -> None:
         self.code = 128 + number

@@ -325,4 +325,7 @@ def encoded(record: Record) -> bytes:
         "payload": record.payload.model_dump(mode="python"),
     }
     text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode() + b"\n"
+    try:
+        return text.encode() + b"\n"
+    except UnicodeEncodeError:  # the name of a file or a directory that is not UTF-8
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode() + b"\n"

@@ -1,0 +1,222 @@
+"""`keen run` used wrongly on purpose: odd command lines, broken streams, signals at the start."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.dialects import dialect_named
+from tests.fakes.server import FakeProvider
+from tests.headless.running import ROOT, Place, Ran
+
+CHAT = dialect_named("chat")
+pytestmark = pytest.mark.timeout(60)
+
+
+async def shell(place: Place, command: str, **environment: str) -> Ran:
+    """A line for bash in which `keen` is this checkout."""
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-c", f'keen() {{ "{sys.executable}" -m keen "$@"; }}\n{command}'),
+        cwd=place.work,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(place.home),
+            "KEEN_HOME": str(place.home),
+            "PYTHONPATH": str(ROOT),
+            **environment,
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    return Ran(process.returncode, out.decode(), err.decode())
+
+
+def words_sent(provider: FakeProvider) -> str:
+    return CHAT.read(provider.requests[-1]).messages[-1].text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "a", "--format", "json", "b"), "a b"),
+        (("run", "--format=json", "--", "-p", "--nope"), "-p --nope"),
+        (("run", "--format", "json", "a", "--", "-c", "b"), "a -c b"),
+        (("run", "-p", "a", "--format=json"), "a"),
+        (("-pm", "fake/fake-chat-1", "--format=json", "models"), "models"),
+        (("a", "b", "--format=json", "-p"), "a b"),
+        (("--format", "json", "-p", "--", "--help"), "--help"),
+    ],
+)
+async def test_flags_and_words_may_come_in_any_order(
+    place: Place, words: tuple[str, ...], said: str
+) -> None:
+    async with FakeProvider(CHAT.says("ok")) as provider:
+        place.configure(CHAT, provider.url)
+        ran = await place.run(*words)
+
+    assert (ran.code, ran.result["text"]) == (0, "ok")
+    assert words_sent(provider) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--nosuch",), "unrecognized arguments: --nosuch"),
+        (("--max-turns", "abc"), "argument --max-turns: 'abc' is not a positive whole number"),
+        (("--max-budget-usd", ""), "argument --max-budget-usd: '' is not a positive amount"),
+        (("-m", ""), "argument -m/--model: the value is empty"),
+        (("-C", ""), "argument -C/--cwd: the value is empty"),
+        (("--completion-signal", ""), "argument --completion-signal: the value is empty"),
+    ],
+)
+async def test_wrong_use_is_one_sentence_in_json_and_has_the_usage_on_stderr(
+    place: Place, words: tuple[str, ...], message: str
+) -> None:
+    ran = await place.run("run", "--format", "json", "x", *words)
+
+    assert (ran.code, ran.result["error"]) == (2, {"type": "UsageError", "message": message})
+    assert "usage: keen run" in ran.stderr
+
+
+async def test_a_flag_of_keen_run_alone_names_keen_run(place: Place) -> None:
+    ran = await place.run("--format=json", "hello")
+
+    assert (ran.code, ran.stderr) == (2, "keen: --format belongs to `keen run` (or `keen -p`).\n")
+
+
+@pytest.mark.parametrize("command", ["models", "sessions list", "config show", "auth status"])
+async def test_every_command_knows_its_version(place: Place, command: str) -> None:
+    ran = await place.run(*command.split(), "--version")
+
+    assert (ran.code, ran.stdout.split()[0]) == (0, "keen")
+
+
+@pytest.mark.parametrize("form", ["text", "json", "stream-json"])
+@pytest.mark.parametrize(
+    ("target", "reason"), [(">/dev/full", "No space left"), (">&-", "Bad file descriptor")]
+)
+async def test_a_stdout_that_takes_nothing_is_said_in_one_line(
+    place: Place, form: str, target: str, reason: str
+) -> None:
+    async with FakeProvider(CHAT.says("ok")) as provider:
+        place.configure(CHAT, provider.url)
+        ran = await shell(place, f"keen run --format {form} hi {target}")
+
+    assert ran.code == 1
+    assert ran.stderr.startswith(f"keen run: stdout cannot be written: {reason}")
+    assert len(ran.stderr.splitlines()) == 1
+
+
+async def test_closed_streams_never_let_output_into_the_session(place: Place) -> None:
+    async with FakeProvider(CHAT.says("ok")) as provider:
+        place.configure(CHAT, provider.url)
+        ran = await shell(place, "keen run --format json hi <&- >&- 2>&-")
+
+    assert ran.code == 1
+    kinds = [record["kind"] for record in place.records()]
+    assert kinds == ["session_started", "user_message", "assistant_turn"]
+
+
+@pytest.mark.parametrize(
+    "words", ["config show", "models demo", "permissions list", "completion bash"]
+)
+async def test_a_full_disk_under_a_command_is_no_mistake_of_keen(place: Place, words: str) -> None:
+    ran = await shell(place, f"keen {words} >/dev/full")
+
+    assert (ran.code, ran.stderr.splitlines()[-1]) == (
+        1,
+        "keen: stdout cannot be written: No space left on device",
+    )
+
+
+@pytest.mark.parametrize(
+    "words", ["run hi", "models demo", "sessions list", "doctor", "config check"]
+)
+async def test_a_directory_that_is_gone_is_named_as_the_reason(place: Place, words: str) -> None:
+    ran = await shell(place, f"mkdir d && cd d && rmdir ../d && keen {words}")
+
+    assert ran.code == 2
+    assert "The current directory does not exist any more." in ran.stderr
+
+
+async def test_a_directory_whose_name_is_not_utf8_has_sessions_too(place: Place) -> None:
+    odd = os.fsencode(place.work) + b"/bad\xff"
+    os.mkdir(odd)
+    async with FakeProvider(CHAT.says("ok"), CHAT.says("ok")) as provider:
+        place.configure(CHAT, provider.url)
+        there = Place(place.home, Path(os.fsdecode(odd)))
+        first = await there.run("run", "one", "--format=json")
+        second = await there.run("run", "-c", "two", "--format=json")
+
+    assert (first.code, second.code) == (0, 0)
+    assert first.result["session_id"] == second.result["session_id"]
+
+
+async def test_a_session_is_shown_whatever_the_locale_says(place: Place) -> None:
+    async with FakeProvider(CHAT.says("grün → 漢")) as provider:
+        place.configure(CHAT, provider.url)
+        ran = await place.run("run", "one", "--format=json")
+        shown = await place.run(
+            "sessions",
+            "show",
+            str(ran.result["session_id"]),
+            environment={"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"},
+        )
+
+    assert (shown.code, "grün → 漢" in shown.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+async def test_a_signal_while_the_prompt_is_still_being_read_prints_the_object(
+    place: Place, number: signal.Signals, code: int
+) -> None:
+    process = await place.start("run", "--format", "json", stdin=subprocess.PIPE)
+    await _reads_its_stdin(process.pid)
+    process.send_signal(number)
+    out, err = await process.communicate()
+
+    assert (process.returncode, err) == (code, b"")
+    assert json.loads(out)["stop_reason"] == "interrupted"
+
+
+async def _reads_its_stdin(pid: int) -> None:
+    """Return once the process waits in a read of descriptor 0 (Linux shows the system call)."""
+    read_numbers = ("0", "63")  # x86_64, and arm64 with the other new ones
+    while not ((call := _waits_for(pid))[0] in read_numbers and call[1] == "0x0"):
+        await asyncio.sleep(0.01)
+
+
+def _waits_for(pid: int) -> list[str]:
+    """The number and the arguments of the system call a process is in."""
+    try:
+        return Path(f"/proc/{pid}/syscall").read_text().split()
+    except OSError:
+        pytest.skip("this system does not show what a process waits for")
+
+
+async def test_a_hangup_ends_the_run_like_the_other_signals(place: Place) -> None:
+    async with FakeProvider(CHAT.hangs("begun")) as provider:
+        place.configure(CHAT, provider.url)
+        process = await place.start("run", "--format", "stream-json", "hi")
+        assert process.stdout is not None
+        while b'"text":"begun"' not in await process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGHUP)
+        out, _ = await process.communicate()
+
+    assert process.returncode == 129
+    result = json.loads(out.splitlines()[-1])
+    assert (result["stop_reason"], result["text"]) == ("interrupted", "begun")
+    assert place.records()[-1]["kind"] == "assistant_turn"
