@@ -82,15 +82,6 @@ def load(name: str, own: Path | None = None) -> Palette:
     return _read(path, name)
 
 
-def modified(name: str, own: Path | None) -> float:
-    """When the theme's file last changed, 0 when there is none: for reloading it on change."""
-    path = _place(name, own)
-    try:
-        return path.stat().st_mtime if path is not None else 0.0
-    except OSError:
-        return 0.0
-
-
 def _place(name: str, own: Path | None) -> Path | None:
     if not name or "/" in name or "\\" in name or name.startswith("."):
         return None

@@ -18,12 +18,16 @@ from keen.app.desk import Desk, Opened
 from keen.app.look import look_of, textual_theme
 from keen.app.screens.chat import ChatScreen
 from keen.app.tally import Tally
+from keen.app.terminal_events import BackgroundTold
 from keen.app.units import dollars, duration, several, tokens
-from keen.themes import Palette
+from keen.core.errors import ConfigError
+from keen.themes import DEFAULT, DEFAULT_LIGHT, Palette
 
 if TYPE_CHECKING:
     from keen._settings import Settings
 
+_RELOAD_SECONDS: Final = 2.0
+"""How often a theme of one's own is looked at."""
 _LAST_SECONDS: Final = 5
 """After a hang-up, how long saving may take."""
 
@@ -57,16 +61,35 @@ class KeenApp(App[int], inherit_bindings=False):
         return self.chat
 
     def on_mount(self) -> None:
-        self._set_title("keen")
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._hang_up, number)
+        self.write_raw("\x1b[22;2t")
+        self._set_title(f"keen · {self.desk.early.cwd.name}")
+        self._ask_background()
+        self._theme_time = self.desk.theme_changed(self.look.palette.name)
+        self.set_interval(_RELOAD_SECONDS, self._reload_theme)
         self.call_after_refresh(self._warm_up)
 
-    def on_unmount(self) -> None:
+    def _fatal_error(self) -> None:
+        # Textual would print a traceback with every local variable, secrets among them. The error
+        # is raised again once the terminal is the person's; the command line logs it.
+        self._close_messages_no_wait()
+
+    @property
+    def crash(self) -> Exception | None:
+        """What ended the app, when a mistake of keen's did."""
+        return self._exception
+
+    async def on_unmount(self) -> None:
+        self.write_raw("\x1b[23;2t")
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
+        # However the app ended: background commands stop, and the session is let go.
+        opened, self.chat.opened = self.chat.opened, None
+        if opened is not None:
+            await opened.engine.aclose()
 
     def _hang_up(self, number: int) -> None:
         """The window was closed, or somebody wants keen to end: save and go."""
@@ -94,6 +117,30 @@ class KeenApp(App[int], inherit_bindings=False):
         self.theme = palette.name
         self.refresh_css(animate=False)
         self.chat.restyle(self.look)
+        self._theme_time = self.desk.theme_changed(palette.name)
+
+    def _ask_background(self) -> None:
+        """Without a theme of the person's choice, keen's light one goes on a light ground."""
+        ask = getattr(self._driver, "ask_background", None)
+        if ask is not None and not self.desk.early.is_theme_chosen:
+            ask()
+
+    def on_background_told(self, message: BackgroundTold) -> None:
+        """The terminal has answered."""
+        if message.is_light and self.look.palette.name == DEFAULT:
+            self.use_palette(self.desk.palette(DEFAULT_LIGHT))
+
+    def _reload_theme(self) -> None:
+        """A theme of one's own is shown as soon as its file is saved."""
+        name = self.look.palette.name
+        changed = self.desk.theme_changed(name)
+        if changed == self._theme_time:
+            return
+        self._theme_time = changed
+        try:
+            self.use_palette(self.desk.palette(name))
+        except ConfigError as error:
+            self.chat.notify_person(str(error), "warning", 6.0)
 
     def settings_known(self, settings: Settings) -> None:
         """The settings have been read."""

@@ -87,6 +87,8 @@ class Early:
     mode: str = "build"
     prompt: str = ""
     """Sent first."""
+    is_theme_chosen: bool = True
+    """False: the theme may follow the terminal's background."""
     is_picking: bool = False
     """`--resume` without a value: begin with the picker."""
     mouse: bool = True
@@ -138,6 +140,10 @@ class Desk(Protocol):
     async def forget_key(self, provider: str) -> bool: ...
 
     def themes(self) -> Sequence[str]: ...
+
+    def theme_changed(self, name: str) -> float:
+        """When the theme's file last changed, 0 for one that is keen's own."""
+        ...
 
     def palette(self, name: str) -> Palette:
         """Raises: ConfigError."""

@@ -139,18 +139,10 @@ async def trust(screen: Opening, _argument: str) -> None:
 
     def chosen(answer: str | None) -> None:
         if answer is not None:
-            screen.run_quietly(_set_trust(screen, is_trusted=answer == "yes"), "trust")
+            screen.run_quietly(screen.trusted(is_trusted=answer == "yes"), "trust")
 
     title = f"May this folder's files take effect? Found: {shown}"
     screen.host.push_screen(ListSheet(title, rows, screen.look), chosen)
-
-
-async def _set_trust(screen: Opening, *, is_trusted: bool) -> None:
-    await screen.desk.set_trust(is_trusted)
-    engine = screen.engine
-    has_history = engine is not None and bool(engine.conversation.history)
-    session_id = engine.session_id if engine is not None and has_history else ""
-    screen.open(Wanted("resume" if session_id else "new", session_id or "", present_model(screen)))
 
 
 def add_directory(screen: Opening, argument: str) -> None:

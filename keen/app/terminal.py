@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import select
 from typing import Final
 
@@ -15,16 +16,17 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
+from keen.app.terminal_events import BackgroundTold, TerminalGone
+
 _READ: Final = 64 * 1024
 _PASTE: Final = "\x1b[200~"
 _PASTED: Final = "\x1b[201~"
+_BACKGROUND: Final = re.compile(
+    r"\x1b\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})[^\x07\x1b]*(?:\x07|\x1b\\)"
+)
 _TICK_SECONDS: Final = 0.1
 _ESCAPE_TICK_SECONDS: Final = 0.02
 """How often to look while a lone Esc may be the start of a sequence."""
-
-
-class TerminalGone(events.Event, bubble=False):
-    """Nobody is at the other end any more."""
 
 
 class Pastes:
@@ -76,10 +78,26 @@ class Pastes:
         return text
 
 
+def told_background(text: str) -> tuple[str, bool | None]:
+    """The text without an answer about the background, and whether that is light."""
+    match = _BACKGROUND.search(text)
+    if match is None:
+        return text, None
+    # Each part has one to four hexadecimal digits of its own scale.
+    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in match.groups())
+    brightness = 0.299 * red + 0.587 * green + 0.114 * blue
+    return text[: match.start()] + text[match.end() :], brightness > 0.5
+
+
 class TerminalDriver(LinuxDriver):
     """Textual's driver for POSIX terminals, with a reader and a writer that cannot get stuck."""
 
     _is_gone = False
+
+    def ask_background(self) -> None:
+        """Ask the terminal for its background colour; BackgroundTold is the answer, if any."""
+        self.write("\x1b]11;?\x1b\\")
+        self.flush()
 
     def run_input_thread(self) -> None:
         parser = XTermParser(self._debug)
@@ -96,7 +114,9 @@ class TerminalDriver(LinuxDriver):
             if not data:
                 self._lost()
                 return
-            text = decoder.decode(data)
+            text, is_light = told_background(decoder.decode(data))
+            if is_light is not None:
+                self.process_message(BackgroundTold(is_light))
             for is_paste, piece in pastes.split(text):
                 if is_paste:
                     self.process_message(events.Paste(piece.replace("\x00", "")))

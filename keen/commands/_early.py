@@ -32,7 +32,8 @@ def early(
     table = _own_table(wanted.config or paths.config_file)
     ui = _table(table, "ui")
     keys, faults = keymap(_keys(_table(table, "keys")))
-    name = theme or read_state(paths).theme or _text(ui, "theme") or _fitting(environment)
+    chosen = theme or read_state(paths).theme or _text(ui, "theme")
+    name = chosen or _fitting(environment)
     try:
         palette = themes.load(name, paths.themes)
     except ConfigError as error:
@@ -47,6 +48,7 @@ def early(
         cwd=wanted.cwd,
         mode=mode,
         prompt=prompt,
+        is_theme_chosen=bool(chosen) or bool(environment.get("COLORFGBG")),
         is_picking=is_picking,
         mouse=ui.get("mouse", True) is not False,
         is_calm=environment.get("TEXTUAL_ANIMATIONS", "").lower() == "none",

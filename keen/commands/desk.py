@@ -232,6 +232,12 @@ class AppDesk:
     def themes(self) -> Sequence[str]:
         return themes.names(self._paths.themes)
 
+    def theme_changed(self, name: str) -> float:
+        try:
+            return (self._paths.themes / f"{name}.toml").stat().st_mtime
+        except OSError:
+            return 0.0
+
     def palette(self, name: str) -> Palette:
         return themes.load(name, self._paths.themes)
 

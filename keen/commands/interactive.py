@@ -73,6 +73,8 @@ def _on_a_screen(wanted: Options, prompt: str, theme: str, *, is_picking: bool) 
 
     app = KeenApp(AppDesk(wanted, dict(os.environ), first))
     app.run(mouse=first.mouse)
+    if app.crash is not None:
+        raise app.crash
     if app.summary:
         out(app.summary)
     if app.fault:

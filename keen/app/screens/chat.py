@@ -36,6 +36,14 @@ class ChatScreen(Asking):
     def on_screen_resume(self) -> None:
         self.focus_right()
 
+    def on_text_selected(self) -> None:
+        """Something was selected with the mouse."""
+        settings = self.desk.settings()
+        if settings is None or settings.ui.copy_on_select:
+            text = self.get_selected_text()
+            if text:
+                self.copy(text)
+
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < SHORT, "-short")
 
@@ -99,6 +107,8 @@ class ChatScreen(Asking):
         if text:
             self.history.add(text)
             self.prompt.set_text("")
+        elif self.stop_shell():
+            pass
         elif self.now() < self._escape_until:
             self._escape_until = 0.0
             self.run_command("rewind", "")

@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from textual.worker import Worker, WorkerError
+from textual.worker import WorkerError
 
 from keen import sanitize
-from keen.app.blocks import Banner, Prose
+from keen.app.blocks import Banner
 from keen.app.desk import Opened, Wanted
-from keen.app.driver import Run
-from keen.app.modes import Mode
-from keen.app.screens.outside import Outside
+from keen.app.messages import AnswerWanted
+from keen.app.screens.driving import Driving
 from keen.app.tally import Tally
 from keen.core.errors import ConfigError, KeenError, SessionError
-from keen.core.events import Emit
+from keen.core.events import Question
 from keen.core.messages import User
 
 if TYPE_CHECKING:
-    from keen.app.screens.sheet import Sheet
+    from keen.session.checkpoint import Recorder
+
+_SAVING_SECONDS = 5.0
 
 
-class Opening(Outside):
+class Opening(Driving):
     """Starts with no engine: the first frame and the first key do not wait for one."""
 
-    is_opening = False
-    afterwards: Callable[[], None] | None = None
-    """What is to be done when the compaction that runs has ended well."""
-    _turn_worker: Worker[None] | None = None
+    _unsaved: str | None = None
+    """Why the session is not being saved, as far as that was told."""
     _is_leaving = False
-
-    @property
-    def is_busy(self) -> bool:
-        """True when a message has to wait."""
-        return not self.driver.is_idle or self.engine is None or self.is_opening
-
-    @property
-    def is_without_engine(self) -> bool:
-        """True when nothing runs because there is nothing that could: no model is set up."""
-        return self.engine is None and not self.is_opening
 
     # Opening.
 
@@ -54,6 +41,7 @@ class Opening(Outside):
         self.show_status()
         for fault in early.faults:
             self.notify_person(fault, "warning", 8.0)
+        self.set_interval(_SAVING_SECONDS, self._watch_saving)
         self.call_after_refresh(self._begin)
 
     def focus_right(self) -> None:
@@ -86,7 +74,7 @@ class Opening(Outside):
 
     def open(self, wanted: Wanted) -> None:
         """Open an engine in the place of the present one."""
-        if not self.is_opening:
+        if not self.is_opening and self.driver.is_idle:
             self.is_opening = True
             self.run_quietly(self._open(wanted), "open")
 
@@ -110,8 +98,58 @@ class Opening(Outside):
             self.is_opening = False
             self.show_status()
             self.queue_panel.update()
-        if self.opened is not None and self.driver.is_idle:
+        opened = self.opened
+        if opened is None or not self.driver.is_idle:
+            return
+        if wanted.kind == "start" and not opened.is_trusted and before is None:
+            await self._ask_trust()
+        else:
             self.turn_over(is_by_itself=not self.outbox.is_held)
+
+    async def _ask_trust(self) -> None:
+        """Whether this folder's own files may take effect. What waits to be sent waits for it."""
+        names = await self.desk.trust()
+        shown = ", ".join(map(sanitize.line, names))
+        question = Question(
+            f"Do you trust this folder? These files of it would take effect: {shown}",
+            ("No, work without them", "Yes, and remember it"),
+        )
+
+        def answered(answers: tuple[str, ...] | None) -> None:
+            if answers and answers[0].startswith("Yes"):
+                self.is_opening = True
+                self.run_quietly(self.trusted(is_trusted=True), "trust")
+            else:
+                self.turn_over(is_by_itself=not self.outbox.is_held)
+
+        self.post_message(AnswerWanted((question,), answered))
+
+    async def trusted(self, *, is_trusted: bool) -> None:
+        """Remember the answer and begin again with what it lets in; nothing is sent meanwhile."""
+        self.is_opening = True
+        try:
+            await self.desk.set_trust(is_trusted)
+        finally:
+            self.is_opening = False
+        engine = self.engine
+        has_history = engine is not None and bool(engine.conversation.history)
+        session_id = engine.session_id if engine is not None and has_history else ""
+        model = engine.model if engine is not None else ""
+        self.open(Wanted("resume" if session_id else "new", session_id or "", model))
+
+    def _watch_saving(self) -> None:
+        """Say once when the session is not being saved, and try again."""
+        recorder = self.engine.recorder if self.engine is not None else None
+        reason = recorder.reason if recorder is not None else None
+        if reason != self._unsaved:
+            self._unsaved = reason
+            said = f"Not saved: {reason}" if reason else "The session is being saved again."
+            self.notify_person(sanitize.line(said), "warning", 8.0)
+        if recorder is not None and reason:
+            self.run_quietly(self._heal(recorder), "heal")
+
+    async def _heal(self, recorder: Recorder) -> None:
+        await recorder.heal()
 
     def _offer_copy(self, wanted: Wanted) -> None:
         """The session cannot be written to, most often because another keen does."""
@@ -199,127 +237,6 @@ class Opening(Outside):
 
         self.host.push_screen(SetupScreen(self.desk, self.look, reason), done)
 
-    # Driving.
-
-    def send(self, user: User) -> None:
-        """One turn with this message."""
-        engine = self.engine
-        if engine is None or not self.driver.is_idle:
-            self.outbox.put_back((user,))
-            self.queue_panel.update()
-            return
-        self.plan_offer = False
-        self.last_answer = ""
-        self.show_mine(user)
-        self.transcript.follow()
-        self.tally.begin(engine.cost_usd)
-        self.spinner.start()
-        self.driver.begin()
-        self._drive(lambda emit: engine.run(user, emit))
-
-    def compact(self, focus: str, *, is_preview: bool = False) -> None:
-        """Compact by hand; a preview shows the summary before anything is replaced."""
-        engine = self.engine
-        if engine is None or not self.driver.is_idle:
-            return
-        talk = engine.conversation
-        self._begin_aside(is_compaction=True)
-        compactor = talk.compactor
-        if not is_preview or compactor is None:
-            self._drive(lambda emit: talk.compact(focus, emit))
-            return
-
-        async def previewed(emit: Emit) -> None:
-            from keen.app.preview import Previewed
-
-            talk.compactor = Previewed(compactor, self.ask_summary)
-            try:
-                await talk.compact(focus, emit)
-            finally:
-                talk.compactor = compactor
-
-        self._drive(previewed)
-
-    async def ask_summary(self, summary: str) -> str | None:
-        """Show a summary; returns it, edited perhaps, or None when it is dropped."""
-        from keen.app.screens.sheet import TextSheet
-
-        while True:
-            sheet = TextSheet(
-                "This would take the place of the conversation",
-                [Prose(sanitize.block(summary), gap=0)],
-                self.look,
-                hint="Enter applies · e edits · Esc drops it",
-                choices={"enter": "apply", "e": "edit"},
-            )
-            said = await self._answer_of(sheet)
-            if said != "edit":
-                return summary if said == "apply" else None
-            summary = await self.edited(summary, ".md") or summary
-
-    async def _answer_of(self, sheet: Sheet[str]) -> str | None:
-        """Show a sheet and wait for what it closes with."""
-        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self.host.push_screen(sheet, lambda said: _settle(answer, said))
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if sheet.is_current:
-                sheet.dismiss(None)
-            raise
-
-    def ask_aside(self, instruction: str, *, may_read: bool = False) -> None:
-        """A turn beside the conversation, which leaves no trace in it."""
-        engine = self.engine
-        if engine is None or not self.driver.is_idle:
-            return
-        from keen.app.aside import aside
-
-        self._begin_aside(is_compaction=False)
-        self._drive(lambda emit: aside(engine, instruction, emit, may_read=may_read))
-
-    def _begin_aside(self, *, is_compaction: bool) -> None:
-        engine = self.engine
-        self.transcript.mark()
-        self.transcript.follow()
-        self.tally.begin(engine.cost_usd if engine is not None else None)
-        self.spinner.start()
-        self.driver.begin(is_compaction=is_compaction)
-
-    def _drive(self, run: Run) -> None:
-        worker = self.run_worker(
-            self.driver.consume(run),
-            group="turn",
-            exclusive=True,
-            exit_on_error=False,
-        )
-        self._turn_worker = worker
-        self.driver.attach(worker.cancel)
-
-    # Modes.
-
-    def next_mode(self) -> None:
-        """Plan and build in turn; yolo only once it was chosen by name."""
-        engine = self.engine
-        if engine is None:
-            return
-        modes: list[Mode] = ["build", "plan"]
-        if self.allows_yolo:
-            modes.append("yolo")
-        present = engine.conversation.toolbox.policy.mode
-        self.set_mode(
-            modes[(modes.index(present) + 1) % len(modes)] if present in modes else "build"
-        )
-
-    def set_mode(self, mode: Mode) -> None:
-        """Another mode; it holds from the next call on."""
-        engine = self.engine
-        if engine is None:
-            return
-        engine.conversation.toolbox.policy.set_mode(mode)
-        self.allows_yolo = self.allows_yolo or mode == "yolo"
-        self.show_status()
-
     # Leaving.
 
     def leave(self) -> None:
@@ -330,7 +247,7 @@ class Opening(Outside):
 
     async def _leave(self) -> None:
         self.stop_shell()
-        worker = self._turn_worker
+        worker = self.turn_worker
         if self.driver.cancel() and worker is not None:
             with suppress(WorkerError):
                 await worker.wait()
@@ -339,11 +256,6 @@ class Opening(Outside):
         if opened is not None:
             await opened.engine.aclose()
         self.host.exit()
-
-
-def _settle(answer: asyncio.Future[str | None], said: str | None) -> None:
-    if not answer.done():
-        answer.set_result(said)
 
 
 def _is_same(before: Opened | None, opened: Opened) -> bool:

@@ -185,6 +185,8 @@ class TurnView(ConversationScreen):
             self.pending.remove(asked)
         self.answered = self.answered + 1 if self.pending else 0
         asked.reply(decision)
+        if decision.choice == "project":
+            self.set_timer(0.2, self._tell_faults)
         self._answered()
 
     def question_answered(self, asked: ui.AnswerWanted, answers: tuple[str, ...] | None) -> None:
@@ -192,6 +194,13 @@ class TurnView(ConversationScreen):
             self.pending.remove(asked)
         asked.reply(answers)
         self._answered()
+
+    def _tell_faults(self) -> None:
+        """A rule that could not be saved holds for this session only."""
+        faults = self.engine.conversation.toolbox.policy.faults if self.engine is not None else []
+        if faults:
+            self.notify_person(sanitize.line(faults[-1]), "warning", 8.0)
+            faults.clear()
 
     def _answered(self) -> None:
         if not self.pending and self.spinner.says == WAITING:

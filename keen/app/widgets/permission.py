@@ -92,6 +92,10 @@ class PermissionCard(Lines, can_focus=True):
         event.stop()
         event.prevent_default()
         command = self._keymap.get(event.key, "")
+        if self.asked is None:
+            # Answered, and the focus has not moved on yet: the key is the prompt's.
+            self._on_stray(event)
+            return
         if command in ("escape", "cancel"):
             # Ctrl+C stops the turn whatever is asked; Esc says no, but never by an early key.
             if command == "cancel" or not self.is_hushed:

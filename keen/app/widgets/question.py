@@ -79,6 +79,10 @@ class QuestionCard(Lines, can_focus=True):
         event.stop()
         event.prevent_default()
         command = self._keymap.get(event.key, "")
+        if self.asked is None:
+            # Answered, and the focus has not moved on yet: the key is the prompt's.
+            self._on_stray(event)
+            return
         if command in ("escape", "cancel"):
             if command == "cancel" or self._clock() >= self._quiet_until:
                 self._on_command(command)
