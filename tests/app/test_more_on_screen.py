@@ -86,7 +86,7 @@ async def test_a_failed_turn_says_why_and_holds_the_queue(keen: Start, chat: Dia
         await terminal.until("1 queued: Enter sends, Ctrl+C clears")
 
 
-async def test_an_untrusted_folder_is_asked_about_and_trusted_only_with_a_yes(
+async def test_a_new_folder_is_asked_about_and_its_files_count_only_after_a_yes(
     keen: Start, chat: Dialect, workspace: Path
 ) -> None:
     await asyncio.to_thread((workspace / "AGENTS.md").write_text, "Say moo.\n")
