@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -33,11 +34,30 @@ def _web_address(value: str) -> str:
 
 
 def _threshold(value: float) -> float:
-    if not (0.10 <= value <= 0.95 or value > 1):
+    if not (0.10 <= value <= 0.95 or 1 < value < float("inf")):
         raise ValueError("a share from 0.10 to 0.95, or a number of tokens above 1")
     return value
 
 
+def _key(value: str) -> str:
+    if not value.isascii() or not value.isprintable():
+        raise ValueError("a key: one line of plain ASCII characters")
+    return value
+
+
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"header names of letters, digits and dashes; {name!r} is none")
+        if not text.isascii() or not text.isprintable():
+            raise ValueError(f"one line of plain ASCII characters as the value of {name}")
+    return value
+
+
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+Key: TypeAlias = Annotated[str, AfterValidator(_key)]
+Headers: TypeAlias = Annotated[dict[str, str], AfterValidator(_headers)]
 Strings: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 ModelName: TypeAlias = Annotated[str, AfterValidator(_model_name)]
 WebAddress: TypeAlias = Annotated[str, AfterValidator(_web_address)]
@@ -64,10 +84,10 @@ class ProviderSettings(Table):
 
     client: Client | None = None
     base_url: WebAddress = ""
-    api_key: str = Field(default="", repr=False)
+    api_key: Key = Field(default="", repr=False)
     api_key_env: str = ""
     api_key_helper: str = ""
-    headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    headers: Headers = Field(default_factory=dict, repr=False)
     region: str = ""
     profile: str = ""
     account_id: str = ""
@@ -122,7 +142,7 @@ class McpServer(Table):
     command: Strings = ()
     env: dict[str, str] = Field(default_factory=dict, repr=False)
     url: WebAddress = ""
-    headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    headers: Headers = Field(default_factory=dict, repr=False)
 
 
 class McpSettings(Table):

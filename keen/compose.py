@@ -118,10 +118,15 @@ def choose(
     name = providers.choose_model(
         loaded.settings, environment, state.read_state(paths), paths, local=local
     )
-    if not name:
-        raise NoModel(loaded.settings)
-    provider, model, effort = catalogue.parse_model(name)
-    client = providers.client_of(loaded.settings, provider)
+    try:
+        if not name:
+            raise NoModel(loaded.settings)
+        provider, model, effort = catalogue.parse_model(name)
+        client = providers.client_of(loaded.settings, provider)
+    except ConfigError as error:
+        for warning in loaded.warnings:  # a misspelt key may be the reason
+            error.add_note(warning)
+        raise
     if (sdk := sdk_of(client)) is not None:
         preload(sdk)
     notices = list(loaded.warnings)

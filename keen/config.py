@@ -205,6 +205,7 @@ def _gather(
 
 def _read_layer(path: Path, gathering: _Gathering) -> Iterator[_Layer]:
     """The file as a layer; nothing when it is absent or (a mistake then) unreadable."""
+    text = ""
     try:
         text = _text(path)
         values = cast("JsonObject", tomllib.loads(text))
@@ -217,7 +218,7 @@ def _read_layer(path: Path, gathering: _Gathering) -> Iterator[_Layer]:
         gathering.mistakes.append(f"{path}: is not text in UTF-8. Save it in that encoding.")
         return
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        gathering.mistakes.append(_syntax_mistake(path, str(error)))
+        gathering.mistakes.append(_syntax_mistake(path, text, str(error)))
         return
     yield _Layer(str(path), values, _toml.key_lines(text) or {(): 1})
 
@@ -230,10 +231,12 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8-sig").replace("\r\n", "\n")
 
 
-def _syntax_mistake(path: Path, message: str) -> str:
+def _syntax_mistake(path: Path, text: str, message: str) -> str:
     words, _, place = message.partition(" (at ")
-    line = re.match(r"line (\d+)", place)
-    where = f"{path}:{line.group(1)}" if line else str(path)
+    if line := re.match(r"line (\d+)", place):
+        where = f"{path}:{line.group(1)}"
+    else:  # "at end of document", and what nests too deep to be placed
+        where = f"{path}:{len(text.splitlines())}" if place else str(path)
     return f"{where}: {words}: expected TOML"
 
 

@@ -227,12 +227,12 @@ def credential(
         message = (
             f"{variable} is empty: providers.{name}.api_key_env names it as the key of {name}."
         )
-        return FixedKey(key, table.account_id) if key else MissingKey(message)
+        return _from_variable(variable, key, table) if key else MissingKey(message)
     if table.api_key_helper:
         return HelperKey(name, table.api_key_helper, environment, table.account_id)
     for variable in key_variables(name, row):
         if key := environment.get(variable, "").strip():
-            return FixedKey(key, table.account_id)
+            return _from_variable(variable, key, table)
     if has_stored_key(paths.auth_file, name):
         return StoredKey(name, paths.auth_file, missing_key(name, row))
     if client == "bedrock":
@@ -240,6 +240,13 @@ def credential(
     if client == "demo" or is_local:
         return FixedKey(LOCAL_KEY)
     return MissingKey(missing_key(name, row))
+
+
+def _from_variable(variable: str, key: str, table: ProviderSettings) -> Credential:
+    """A key that no request could carry is said to be one, not tried."""
+    if not key.isascii() or not key.isprintable():
+        return MissingKey(f"{variable} holds no key: a key is one line of plain ASCII characters.")
+    return FixedKey(key, table.account_id)
 
 
 def source(

@@ -9,6 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
+from keen._files import make_private_directory
 from keen.secrets import masked
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -69,7 +70,7 @@ class _PrivateFile(logging.FileHandler):
 
 def _ready(directory: Path) -> Path:
     """The path of the log, its directory made, an old one that is too large put aside."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_directory(directory)
     path = directory / "keen.log"
     if path.exists() and path.stat().st_size > _MOST_BYTES:
         path.replace(directory / "keen.old.log")

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from keen._files import make_private_directory
+
 _KEPT_SECONDS: Final = 7 * 24 * 3_600
 
 
@@ -19,7 +21,7 @@ def directory(cache: Path, name: str) -> Path:
     """
     parent = cache / "scratch"
     try:
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(parent)
         _sweep(parent)
         place = parent / name
         place.mkdir(mode=0o700, exist_ok=True)

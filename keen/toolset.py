@@ -8,6 +8,7 @@ from pathlib import Path
 
 from keen import config, trust
 from keen.config import Loaded
+from keen.core.errors import ConfigError
 from keen.paths import Paths
 from keen.tools._confines import Surveyor
 from keen.tools._rules import Kind, Rule, SavedRules, Source, parse_rule
@@ -78,7 +79,10 @@ def rules(loaded: Loaded) -> tuple[Rule, ...]:
     for kind, texts in kinds:
         for number, text in enumerate(texts):
             origin = loaded.origins.get(f"permissions.{kind}[{number}]", "")
-            found.append(parse_rule(text, kind, _source(origin), origin))
+            try:
+                found.append(parse_rule(text, kind, _source(origin), origin))
+            except ConfigError as error:
+                raise ConfigError(f"{origin}: permissions.{kind}: {error}") from error
     return tuple(found)
 
 

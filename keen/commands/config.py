@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
-from keen import _toml, config
+from keen import _toml, config, providers, trust
 from keen.commands._place import Place, Subparsers, add_place, place_of
 from keen.commands.saying import out
+from keen.core.errors import ConfigError
 from keen.core.messages import Json, JsonObject
+from keen.tools._rules import SavedRules
+from keen.toolset import rules
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -55,11 +59,32 @@ def _check(place: Place) -> int:
         paths=place.paths,
         file=place.file,
     )
+    mistakes = mistakes or tuple(_deeper_mistakes(place))
     for line in (*mistakes, *warnings):
         out(line)
     if not mistakes and not warnings:
         out("The settings are right.")
     return 1 if mistakes else 0
+
+
+def _deeper_mistakes(place: Place) -> Iterator[str]:
+    """What a start would stop at although every key holds what it may hold."""
+    loaded = place.load()
+    settings = loaded.settings
+    saved = SavedRules(place.paths.permissions_file, trust.project_root(place.cwd))
+    checks: list[tuple[str, Callable[[], object]]] = [("", lambda: rules(loaded)), ("", saved.load)]
+    named = {"model": settings.model, "compaction.model": settings.compaction.model}
+    for key, model in named.items():
+        if model:
+            provider = model.partition("/")[0]
+            where = f"{loaded.origins.get(key, key)}: {key}: "
+            checks.append((where, partial(providers.base_url, settings, provider)))
+    for where, look in checks:
+        try:
+            look()
+        except ConfigError as error:
+            yield f"{where}{error}"
+    yield from saved.faults
 
 
 def toml_lines(values: JsonObject, origins: Mapping[str, str]) -> Iterator[str]:

@@ -216,7 +216,7 @@ async def test_config_show_is_toml_with_origins_and_without_secrets(home: Path) 
     configure(
         home,
         '[providers.work]\nclient = "chat"\nbase_url = "http://127.0.0.1:1/v1"\n'
-        'api_key = "sk-secret"\nheaders = { "X Y" = "hidden" }\n'
+        'api_key = "sk-secret"\nheaders = { "X.Y" = "hidden" }\n'
         '[providers.ollama]\nbase_url = "http://ada:pass-word@127.0.0.1:1/v1"\n'
         '[permissions]\ndeny = ["read(\\".env\\")"]\n[[hooks.done]]\ncommand = ["say", "hi"]\n',
     )
@@ -230,7 +230,7 @@ async def test_config_show_is_toml_with_origins_and_without_secrets(home: Path) 
     assert shown["providers"]["ollama"]["base_url"] == "http://***@127.0.0.1:1/v1"
     assert shown["model"] == "work/m"
     assert shown["providers"]["work"]["api_key"] == "***"
-    assert shown["providers"]["work"]["headers"] == {"X Y": "***"}
+    assert shown["providers"]["work"]["headers"] == {"X.Y": "***"}
     assert shown["permissions"]["deny"] == ['read(".env")']
     assert shown["hooks"]["done"][0]["command"] == ["say", "hi"]
     assert 'model = "work/m"  # KEEN_MODEL' in ran.out
