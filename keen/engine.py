@@ -14,7 +14,14 @@ from keen.agent.transaction import written
 from keen.agent.turn import Stop, Turn
 from keen.core.budget import Budget, output_reserve
 from keen.core.errors import CompactionError
-from keen.core.events import Emit, Event, TurnFailed, TurnFinished
+from keen.core.events import (
+    CompactionApplied,
+    Emit,
+    Event,
+    TurnFailed,
+    TurnFinished,
+    UsageReported,
+)
 from keen.core.messages import History, Usage, User
 from keen.core.models import ModelSpec
 from keen.session.checkpoint import Recorder
@@ -138,14 +145,21 @@ class Engine:
         before = self.usage
         # Cancelled meanwhile, the message is in the session, so the next turn must know it too.
         await written(recorder.user_message(user), lambda: self._begun(turn))
-        is_interrupted, failure = True, None
+        is_interrupted, failure, context_tokens = True, None, 0
 
         async def watch(event: Event) -> None:
-            nonlocal is_interrupted, failure
-            if isinstance(event, TurnFinished | TurnFailed):
-                is_interrupted = False  # also when cancelled while this is told
-            if isinstance(event, TurnFailed):
-                failure = str(event.error)
+            nonlocal is_interrupted, failure, context_tokens
+            match event:
+                case TurnFinished():
+                    is_interrupted = False  # also when cancelled while this is told
+                case TurnFailed(error=error):
+                    is_interrupted, failure = False, str(error)
+                case UsageReported(usage=usage):
+                    context_tokens = usage.input_tokens
+                case CompactionApplied():
+                    context_tokens = 0  # what was reported is no longer there
+                case _:
+                    pass
             await emit(event)
 
         try:
@@ -155,7 +169,7 @@ class Engine:
                 is_interrupted,
                 failure,
                 self.usage - before,
-                self.conversation.sampler.meter.reported or 0,
+                context_tokens,
                 turn.history,
             )
 

@@ -114,7 +114,9 @@ def _continue_measure(engine: Engine, records: list[Record]) -> None:
     turns = [r.payload for r in records if isinstance(r.payload, AssistantTurn)]
     sampler = engine.conversation.sampler
     history = engine.conversation.history
-    if measured is None or measured.model != sampler.model.name or turns[-1].turn_memory:
+    if measured is None or measured.model != sampler.model.name:
+        return
+    if turns[-1].turn_memory or not turns[-1].usage.context_tokens:
         return
     reported = history[:-1] if history and isinstance(history[-1], Assistant) else history
     request = replace(engine.conversation.turn(User("")).request(), messages=reported)

@@ -220,3 +220,16 @@ async def test_a_hangup_ends_the_run_like_the_other_signals(place: Place) -> Non
     result = json.loads(out.splitlines()[-1])
     assert (result["stop_reason"], result["text"]) == ("interrupted", "begun")
     assert place.records()[-1]["kind"] == "assistant_turn"
+
+
+async def test_a_turn_keeps_the_last_reported_size_of_its_prompt(place: Place) -> None:
+    async with FakeProvider(CHAT.calls("glob", pattern="*"), CHAT.says("ok")) as provider:
+        place.configure(CHAT, provider.url)
+        ran = await place.run("run", "hi", "--format=stream-json")
+
+    reported = [line["input_tokens"] for line in ran.lines if line["type"] == "usage"]
+    payload = place.records()[-1]["payload"]
+    assert isinstance(payload, dict)
+    assert isinstance(payload["usage"], dict)
+    assert len(reported) == 2
+    assert payload["usage"]["context_tokens"] == reported[-1]
