@@ -279,7 +279,7 @@ async def diff(screen: Opening, _argument: str) -> None:
     """What has changed in the working tree."""
     cwd = screen.desk.early.cwd
 
-    def ask() -> str:
+    def ask() -> tuple[bool, str]:
         command = ["git", "--no-pager", "diff", "--no-color", "--no-ext-diff", "HEAD", "--"]
         try:
             done = subprocess.run(
@@ -287,10 +287,15 @@ async def diff(screen: Opening, _argument: str) -> None:
                 stdin=subprocess.DEVNULL,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"git cannot tell: {error}"
-        return done.stdout.decode("utf-8", "replace") or done.stderr.decode("utf-8", "replace")
+            return False, f"git cannot tell: {error}"
+        said = done.stdout if done.returncode == 0 else done.stderr
+        return done.returncode == 0, said.decode("utf-8", "replace")
 
-    text = await asyncio.to_thread(ask)
+    is_told, text = await asyncio.to_thread(ask)
+    if not is_told:
+        first = text.strip().split("\n")[0] or "git cannot tell."
+        screen.notify_person(sanitize.line(first), "warning", 6.0)
+        return
     if not text.strip():
         screen.notify_person("Nothing has changed since the last commit.")
         return
