@@ -101,6 +101,11 @@ class Driver:
         return isinstance(self.mode, Idle)
 
     @property
+    def is_cancelled(self) -> bool:
+        """True from the moment the running turn was told to stop."""
+        return self._is_cancelled and not self.is_idle
+
+    @property
     def is_quiet(self) -> bool:
         """True for a moment after an automatic compaction ended: an Esc then does nothing."""
         return self.clock() < self._quiet_until

@@ -24,6 +24,13 @@ _PASTED: Final = "\x1b[201~"
 _BACKGROUND: Final = re.compile(
     r"\x1b\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})[^\x07\x1b]*(?:\x07|\x1b\\)"
 )
+_SPELLINGS: Final = {
+    "\x1b\r": "\x1b[13;3u",  # Alt+Enter of terminals without the kitty protocol
+    "\x1b[27;2;13~": "\x1b[13;2u",  # Shift+Enter of xterm's modifyOtherKeys
+    "\x1b[27;3;13~": "\x1b[13;3u",
+    "\x1b[27;5;13~": "\x1b[13;5u",
+}
+"""Keys as some terminals send them, and as Textual's parser tells them apart from plain Enter."""
 _TICK_SECONDS: Final = 0.1
 _ESCAPE_TICK_SECONDS: Final = 0.02
 """How often to look while a lone Esc may be the start of a sequence."""
@@ -68,7 +75,8 @@ class Pastes:
     def _without_start_of(self, marker: str, text: str) -> str:
         """Hold back the end of the text when it may be the first half of a marker.
 
-        A lone Esc is a key as well: outside a paste it is not held back.
+        A lone Esc is a key as well: outside a paste it is not held back. A marker that was cut
+        right behind its Esc is thus left to the parser, which is slow at pastes but knows them.
         """
         least = 1 if self._parts is not None else 2
         for size in range(min(len(marker) - 1, len(text)), least - 1, -1):
@@ -76,6 +84,14 @@ class Pastes:
                 self._held = text[-size:]
                 return text[:-size]
         return text
+
+
+def respelled(text: str) -> str:
+    """Keys in the spelling that the parser knows."""
+    if "\x1b" in text:
+        for spelling, known in _SPELLINGS.items():
+            text = text.replace(spelling, known)
+    return text
 
 
 def told_background(text: str) -> tuple[str, bool | None]:
@@ -121,7 +137,7 @@ class TerminalDriver(LinuxDriver):
                 if is_paste:
                     self.process_message(events.Paste(piece.replace("\x00", "")))
                 else:
-                    self._feed(parser, piece)
+                    self._feed(parser, respelled(piece))
             wait = _ESCAPE_TICK_SECONDS if "\x1b" in text[-16:] else _TICK_SECONDS
 
     def _feed(self, parser: XTermParser, text: str) -> None:

@@ -98,8 +98,11 @@ class ChatScreen(Asking):
             pass
         elif self.pending:
             self.refuse()
-        elif not self.driver.escape():
+        elif self.driver.is_idle:
             self._escape_idle()
+        else:
+            self.driver.escape()
+            self.show_stopping()
         return True
 
     def _escape_idle(self) -> None:
@@ -119,6 +122,7 @@ class ChatScreen(Asking):
         if self.copy_selection():
             return True
         if self.driver.cancel():
+            self.show_stopping()
             return True
         if self.stop_shell():
             return True
@@ -243,6 +247,8 @@ class ChatScreen(Asking):
 
     def submit(self, text: str) -> None:
         """Send, queue, run a command or a shell line: whatever the prompt's text asks for."""
+        if self.is_leaving:
+            return
         offered, self.plan_offer = self.plan_offer, False
         stripped = text.strip()
         if not stripped:

@@ -13,6 +13,7 @@ from keen.app.blocks import Prose
 from keen.app.driver import Run
 from keen.app.modes import Mode
 from keen.app.screens.outside import Outside
+from keen.app.widgets.spinner import STOPPING
 from keen.core.events import Emit
 from keen.core.messages import User
 
@@ -132,6 +133,12 @@ class Driving(Outside):
         )
         self.turn_worker = worker
         self.driver.attach(worker.cancel)
+
+    def show_stopping(self) -> None:
+        """The turn was told to stop; what it runs may take a moment to end."""
+        if self.driver.is_cancelled:
+            self.spinner.hint = ""
+            self.spinner.say(STOPPING)
 
     # Modes.
 

@@ -29,7 +29,7 @@ class Opening(Driving):
 
     _unsaved: str | None = None
     """Why the session is not being saved, as far as that was told."""
-    _is_leaving = False
+    is_leaving = False
 
     # Opening.
 
@@ -241,8 +241,8 @@ class Opening(Driving):
 
     def leave(self) -> None:
         """Stop what runs, save, and go."""
-        if not self._is_leaving:
-            self._is_leaving = True
+        if not self.is_leaving:
+            self.is_leaving = True
             self.run_worker(self._leave(), group="leave", exit_on_error=False)
 
     async def _leave(self) -> None:
@@ -252,9 +252,8 @@ class Opening(Driving):
             with suppress(WorkerError):
                 await worker.wait()
         self.host.farewell(self.opened, self.tally)
-        opened, self.opened = self.opened, None
-        if opened is not None:
-            await opened.engine.aclose()
+        if self.opened is not None:
+            await self.opened.engine.aclose()
         self.host.exit()
 
 

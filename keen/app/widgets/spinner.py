@@ -21,6 +21,7 @@ _CALM_EVERY: Final = 1.0
 THINKING: Final = "Thinking..."
 COMPACTING: Final = "Compacting..."
 INTERRUPTS: Final = "Esc interrupts"
+STOPPING: Final = "Interrupting..."
 WAITING: Final = "Waiting for you..."
 
 
@@ -87,7 +88,8 @@ class Spinner(Lines):
         notes = [duration(self.seconds)]
         if self.sent or self.received:
             notes.append(f"↑ {tokens(self.sent)} ↓ {tokens(self.received)}")
-        notes.append(self.hint)
+        if self.hint:
+            notes.append(self.hint)
         room = width - 2
         said = cropped(says, room)
         note = "".join(f" · {note}" for note in notes)
