@@ -145,6 +145,7 @@ async def test_a_storm_of_resizes_while_streaming_leaves_a_right_screen(
         assert terminal.lines[-1].lstrip().startswith("fake/")
 
 
+@pytest.mark.timeout(60)
 async def test_keys_typed_while_a_thousand_chunks_a_second_come_in_are_all_there(
     keen: Start, chat: Dialect
 ) -> None:

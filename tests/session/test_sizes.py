@@ -13,16 +13,22 @@ from keen.session.store import Store
 PROGRAM = """
 import resource, sys, time
 from pathlib import Path
+
+def peak_kilobytes():
+    # Linux keeps ru_maxrss of the process that forked over exec; VmHWM begins anew.
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().split("VmHWM:")[1].split()[0])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
 from keen.session.log import SessionLog
 from keen.session.projection import conversation
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 began = time.perf_counter()
 log, records = SessionLog.resume(Path(sys.argv[1]))
 history = conversation(records)
 seconds = time.perf_counter() - began
 log.close()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(len(history), peak // 1024, seconds)
+print(len(history), peak_kilobytes() // 1024, seconds)
 """
 
 

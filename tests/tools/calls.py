@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from keen.core.messages import Json
 from keen.tools.base import Context, Outcome, Tool
@@ -24,3 +27,13 @@ async def output(tool: Tool, context: Context, **arguments: Json) -> str:
     outcome = await call(tool, context, **arguments)
     assert not outcome.is_error
     return outcome.output
+
+
+def outside_tmp() -> Path:
+    """A directory that is not below the temporary ones, which sandboxed commands do not see."""
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    if not home.is_relative_to("/tmp"):
+        return home
+    if not os.access("/var/lib", os.W_OK):
+        pytest.skip("the home directory is a temporary one, and nothing else can be written")
+    return Path("/var/lib")

@@ -32,6 +32,7 @@ from keen.tools.jobs import Jobs
 from keen.tools.permission import Policy
 from keen.tools.sandbox import Sandbox, find
 from keen.tools.shell import verdict
+from tests.tools.calls import outside_tmp
 
 FULL = find("auto")
 
@@ -66,7 +67,7 @@ class Desk:
 @pytest.fixture
 def base() -> Iterator[Path]:
     """A directory that is not under /tmp, which commands do not see."""
-    place = Path(tempfile.mkdtemp(prefix="keen-test-", dir=os.path.expanduser("~")))
+    place = Path(tempfile.mkdtemp(prefix="keen-test-", dir=outside_tmp()))
     yield place.resolve()
     shutil.rmtree(place)
 

@@ -24,6 +24,7 @@ from keen.tools.guard import Guard
 from keen.tools.jobs import Jobs
 from keen.tools.permission import Policy
 from keen.tools.sandbox import Sandbox, find
+from tests.tools.calls import outside_tmp
 
 HAS_FULL = find("auto").kind == "bubblewrap"
 needs_bubblewrap = pytest.mark.skipif(not HAS_FULL, reason="bubblewrap does not hold here")
@@ -53,7 +54,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def base() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="keen-test-", dir=os.path.expanduser("~")))
+    place = Path(tempfile.mkdtemp(prefix="keen-test-", dir=outside_tmp()))
     yield place
     shutil.rmtree(place)
 
