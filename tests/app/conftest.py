@@ -12,6 +12,14 @@ from tests.fakes.dialects import Dialect, dialect_named
 from tests.fakes.server import FakeProvider
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A whole program in a terminal starts within these tests: ten seconds are too few."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(40))
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     """A small project."""

@@ -130,17 +130,17 @@ def is_running(pid: int) -> bool:
 async def test_a_storm_of_resizes_while_streaming_leaves_a_right_screen(
     keen: Start, chat: Dialect
 ) -> None:
-    words = tuple(f"word{number} " for number in range(1_500))
+    words = tuple(f"word{number} " for number in range(800))
     answer = replace(chat.says("", pieces=words), delay=0.002)
     async with FakeProvider(answer) as provider, keen(provider) as terminal:
         await terminal.ready()
         await terminal.say("go")
-        for number in range(120):
+        for number in range(80):
             terminal.resize(*[(1, 1), (40, 10), (100, 30), (7, 3), (200, 60)][number % 5])
             await asyncio.sleep(0.01)
         terminal.resize(100, 30)
 
-        await terminal.until("word1499")
+        await terminal.until("word799")
         await terminal.until("✔ ")
         assert terminal.lines[-1].lstrip().startswith("fake/")
 
@@ -149,7 +149,7 @@ async def test_a_storm_of_resizes_while_streaming_leaves_a_right_screen(
 async def test_keys_typed_while_a_thousand_chunks_a_second_come_in_are_all_there(
     keen: Start, chat: Dialect
 ) -> None:
-    words = tuple(f"word{number} " for number in range(3_000))
+    words = tuple(f"word{number} " for number in range(1_200))
     answer = replace(chat.says("", pieces=words), delay=0.001)
     async with FakeProvider(answer) as provider, keen(provider) as terminal:
         await terminal.ready()
@@ -161,7 +161,7 @@ async def test_keys_typed_while_a_thousand_chunks_a_second_come_in_are_all_there
             await asyncio.sleep(0.01)
 
         await terminal.until(lambda: terminal.prompt == text)
-        await terminal.until("word2999")
+        await terminal.until("word1199")
 
 
 async def test_hostile_text_of_a_model_never_reaches_the_terminal(
