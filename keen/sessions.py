@@ -9,7 +9,7 @@ from pathlib import Path
 
 from keen import __version__
 from keen.compose import Chosen, NoModel, choose, compose
-from keen.core.errors import SessionError, UsageError
+from keen.core.errors import UsageError
 from keen.core.messages import Assistant, User
 from keen.engine import Engine
 from keen.options import PICK, Options
@@ -18,7 +18,7 @@ from keen.session.checkpoint import Recorder
 from keen.session.log import Log
 from keen.session.projection import conversation, last_usage
 from keen.session.records import AssistantTurn, Compaction, Record
-from keen.session.store import Store, recall
+from keen.session.store import NoSession, Store, recall
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,8 @@ def _wanted(options: Options, store: Store) -> Path | None:
     try:
         if options.resume is not None:
             return store.find(options.resume, options.cwd)
-        return store.latest(options.cwd)
-    except SessionError as error:
-        if "is using" in str(error):
-            raise
+        return store.latest(options.cwd, is_copied=options.is_fork)
+    except NoSession as error:
         raise UsageError(str(error)) from error
 
 

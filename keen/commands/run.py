@@ -8,6 +8,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from keen import __version__
 from keen.commands.arguments import add_flags, options
@@ -28,6 +29,9 @@ from keen.headless.run import (
 )
 from keen.options import Options
 from keen.sessions import Opened, open_session
+
+_LAST_WORDS_SECONDS: Final = 2.0
+"""How long an interrupted run waits for a reader that takes nothing."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -140,8 +144,20 @@ async def _run(parsed: argparse.Namespace, wanted: Options, prompt: str) -> int:
             result.stop_reason = "interrupted"
         elif result.error is not None:
             say(f"keen run: {result.error}")
-        await write_result(output, parsed.format, result)
+        await _written(output, parsed.format, result, interrupts)
         return interrupts.code or exit_code(result, parsed.completion_signal or "")
+
+
+async def _written(output: Output, form: Format, result: Result, interrupts: Interrupts) -> None:
+    """Write the result; a signal ends a wait for a reader that takes nothing."""
+    try:
+        async with asyncio.timeout(_LAST_WORDS_SECONDS if interrupts.code else None):
+            await write_result(output, form, result)
+    except TimeoutError:
+        return
+    except asyncio.CancelledError:
+        if not interrupts.code:
+            raise
 
 
 def _limit(engine: Engine, parsed: argparse.Namespace) -> None:

@@ -23,8 +23,8 @@ StopReason: TypeAlias = Literal[
 
 FORMATS: Final[tuple[Format, ...]] = ("text", "json", "stream-json")
 
-_ATOMIC: Final = 4_096
-"""Bytes that a pipe reported as writable takes without blocking (PIPE_BUF on Linux)."""
+_ATOMIC: Final = select.PIPE_BUF
+"""Bytes that a pipe reported as writable takes without blocking."""
 
 
 class OutputError(KeenError):
@@ -32,19 +32,27 @@ class OutputError(KeenError):
 
 
 class Output:
-    """A file descriptor written whole and in order; a slow reader never blocks the event loop."""
+    """A file descriptor written whole and in order; a slow reader never blocks the event loop.
+
+    A write that is cancelled leaves its rest to the next one, so that no line is ever torn.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._rest = memoryview(b"")
 
     async def write(self, text: str) -> None:
         """Raises: BrokenPipeError when the reader is gone, OutputError for a full disk."""
-        data = text.encode("utf-8", "replace")
+        self._rest = memoryview(bytes(self._rest) + text.encode("utf-8", "replace"))
         try:
-            if len(data) <= _ATOMIC and self._is_writable():
-                data = data[os.write(self._descriptor, data) :]
-            if data:
-                await asyncio.to_thread(self._write_all, data)
+            while self._rest:
+                if not self._is_writable():
+                    await self._until_writable()
+                with suppress(BlockingIOError):
+                    written = os.write(self._descriptor, self._rest[:_ATOMIC])
+                    self._rest = self._rest[written:]
+                if self._rest:
+                    await asyncio.sleep(0)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -53,10 +61,14 @@ class Output:
     def _is_writable(self) -> bool:
         return bool(select.select([], [self._descriptor], [], 0)[1])
 
-    def _write_all(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+    async def _until_writable(self) -> None:
+        loop = asyncio.get_running_loop()
+        writable = asyncio.Event()
+        loop.add_writer(self._descriptor, writable.set)
+        try:
+            await writable.wait()
+        finally:
+            loop.remove_writer(self._descriptor)
 
 
 def wanted_format(words: Sequence[str]) -> Format:

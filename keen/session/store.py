@@ -79,6 +79,10 @@ class Hit:
     excerpt: str
 
 
+class NoSession(SessionError):
+    """Nothing fits what was asked for, or more than one session does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """All sessions below one directory, which need not exist."""
@@ -116,19 +120,20 @@ class Store:
         found = [item for path in self._paths(cwd) if (item := summary(path)) is not None]
         return sorted(found, key=lambda item: item.time, reverse=True)
 
-    def latest(self, cwd: Path) -> Path:
-        """The newest session of a workspace that no other keen is using.
+    def latest(self, cwd: Path, *, is_copied: bool = False) -> Path:
+        """The newest session of a workspace that no other keen is using; any may be copied.
 
         Raises:
-            SessionError: there is none.
+            NoSession: there is none.
+            SessionError: all are in use.
         """
         found = self.sessions(cwd)
         for item in found:
-            if not self.is_locked(item.path):
+            if is_copied or not self.is_locked(item.path):
                 return item.path
         if found:
             raise SessionError(in_use(found[0].session_id, "another process"))
-        raise SessionError(f"No session to continue in {cwd}.")
+        raise NoSession(f"No session to continue in {cwd}.")
 
     def find(self, wanted: str, cwd: Path | None) -> Path:
         """The session with this id, unique prefix of an id, or name; this workspace's first.
@@ -136,14 +141,14 @@ class Store:
         `cwd` None looks in all workspaces alike.
 
         Raises:
-            SessionError: none or several fit.
+            NoSession: none or several fit.
         """
         if not wanted.strip():
-            raise SessionError("An empty name fits no session.")
+            raise NoSession("An empty name fits no session.")
         for place in (cwd, None) if cwd is not None else (None,):
             if found := self._matches(wanted.strip(), place):
                 return _only(found, wanted)
-        raise SessionError(f"No session {wanted!r}. `keen sessions list --all` shows all of them.")
+        raise NoSession(f"No session {wanted!r}. `keen sessions list --all` shows all of them.")
 
     def is_locked(self, path: Path) -> bool:
         """True while some process writes to the session."""
@@ -309,7 +314,7 @@ def _only(found: Sequence[Path], wanted: str) -> Path:
     if len(found) == 1:
         return found[0]
     some = ", ".join(path.stem[:13] for path in found[:4])
-    raise SessionError(f"{wanted!r} fits {len(found)} sessions: {some}. Give more of the id.")
+    raise NoSession(f"{wanted!r} fits {len(found)} sessions: {some}. Give more of the id.")
 
 
 def _forked(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -233,3 +234,55 @@ async def test_a_turn_keeps_the_last_reported_size_of_its_prompt(place: Place) -
     assert isinstance(payload["usage"], dict)
     assert len(reported) == 2
     assert payload["usage"]["context_tokens"] == reported[-1]
+
+
+async def test_a_reader_that_takes_nothing_does_not_outlive_a_signal(place: Place) -> None:
+    pieces = tuple("x" * 1_000 for _ in range(300))
+    async with FakeProvider(CHAT.says("", pieces=pieces)) as provider:
+        place.configure(CHAT, provider.url)
+        reader, writer = os.pipe()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "keen", "run", "--format", "stream-json", "hi"),
+            cwd=place.work,
+            env={
+                **{name: os.environ[name] for name in ("PATH",)},
+                **{"HOME": str(place.home), "KEEN_HOME": str(place.home), "PYTHONPATH": str(ROOT)},
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+        )
+        while select.select([], [writer], [], 0)[1]:
+            await asyncio.sleep(0.01)
+        os.close(writer)
+        process.send_signal(signal.SIGTERM)
+        code = await process.wait()
+        whole = _all_of(reader).splitlines(keepends=True)
+
+    assert code == 143
+    assert json.loads(whole[0])["type"] == "session"
+    assert all(json.loads(line) for line in whole[:-1])
+
+
+async def test_a_busy_session_is_told_with_code_1_and_can_be_forked(place: Place) -> None:
+    answers = (CHAT.says("one"), CHAT.hangs("begun"), CHAT.says("copied"))
+    async with FakeProvider(*answers) as provider:
+        place.configure(CHAT, provider.url)
+        await place.run("run", "first")
+        busy = await place.start("run", "--format", "stream-json", "-c", "second")
+        assert busy.stdout is not None
+        while b'"text":"begun"' not in await busy.stdout.readline():
+            pass
+        refused = await place.run("run", "--format", "json", "-c", "third")
+        forked = await place.run("run", "--format", "json", "-c", "--fork-session", "third")
+        busy.terminate()
+        await busy.communicate()
+
+    assert (refused.code, refused.result["stop_reason"]) == (1, "error")
+    assert "--fork-session" in refused.stderr
+    assert (forked.code, forked.result["text"]) == (0, "copied")
+
+
+def _all_of(descriptor: int) -> bytes:
+    """What is left in a pipe that nobody writes to any more."""
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
