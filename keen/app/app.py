@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -106,6 +107,9 @@ class KeenApp(App[int], inherit_bindings=False):
 
     def _warm_up(self) -> None:
         """Load what the first answer will need, beside the loop."""
+        # What is there by now stays: the collector need not look at it again and again.
+        if not self.is_headless:
+            gc.freeze()
         self.run_worker(_import_drawing, thread=True, group="warm", exit_on_error=False)
 
     # Colours.

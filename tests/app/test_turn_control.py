@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from tests.app.phases import reached
 from tests.app.terminal import Terminal
 from tests.fakes.dialects import Dialect
+from tests.fakes.server import FakeProvider
 
 Start = Callable[..., Terminal]
 INTERRUPTED = "Interrupted. What should keen do instead?"
@@ -195,3 +199,63 @@ async def test_twice_ctrl_c_on_an_idle_empty_prompt_leaves_and_says_how_to_go_on
 
         assert await at.terminal.ended() == 0
         assert "keen -r " in at.terminal.text
+
+
+async def test_steering_without_a_further_boundary_becomes_the_next_message(
+    keen: Start, chat: Dialect
+) -> None:
+    words = tuple(f"word{number} " for number in range(40))
+    slow = replace(chat.says("", pieces=words), delay=0.05)
+    async with FakeProvider(slow, chat.says("Steered.")) as provider, keen(provider) as terminal:
+        await terminal.ready()
+        await terminal.say("go")
+        await terminal.until("word1 ")
+        terminal.type("use tabs")
+        terminal.press("ctrl+s")
+        await terminal.until("↳ use tabs")
+
+        await terminal.until("word39")
+        await terminal.until("❯ use tabs")
+        await terminal.until("Steered.")
+
+
+async def test_enter_on_the_empty_prompt_turns_the_newest_queued_message_into_steering(
+    keen: Start, chat: Dialect, workspace: Path
+) -> None:
+    async with reached("queue non-empty", keen, chat, workspace) as at:
+        at.terminal.press("enter")
+
+        await at.terminal.until("↳ later")
+        assert "⋯ later" not in at.terminal.text
+
+
+async def test_always_in_this_project_opens_the_rule_and_saves_what_stands_there(
+    keen: Start, chat: Dialect, workspace: Path, home: Path
+) -> None:
+    async with reached("permission card", keen, chat, workspace) as at:
+        at.terminal.type("p")
+        await at.terminal.until("Enter saves this rule")
+        assert at.terminal.prompt == "edit(new.py)"
+
+        at.terminal.press("enter")
+
+        await at.terminal.until("Afterwards.")
+        saved = home / "keen" / "permissions.toml"
+        assert "edit(new.py)" in await asyncio.to_thread(saved.read_text)
+        assert await asyncio.to_thread((workspace / "new.py").exists)
+
+
+async def test_selecting_with_the_mouse_copies_and_says_so(keen: Start, chat: Dialect) -> None:
+    async with FakeProvider(chat.says("Copy me please.")) as provider, keen(provider) as terminal:
+        await terminal.ready()
+        await terminal.say("go")
+        await terminal.until("Copy me please.")
+        await terminal.until("✔ ")
+        row = 1 + next(n for n, line in enumerate(terminal.lines) if "Copy me" in line)
+
+        terminal.type(f"\x1b[<0;2;{row}M\x1b[<32;6;{row}M\x1b[<32;9;{row}M\x1b[<0;9;{row}m")
+
+        await terminal.until("Copied")
+        await terminal.until(lambda: b"\x1b]52;c;" in terminal.raw)
+        data = terminal.raw.split(b"\x1b]52;c;")[1].split(b"\x07")[0]
+        assert base64.b64decode(data).decode() in "Copy me please."
