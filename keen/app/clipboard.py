@@ -27,10 +27,23 @@ def osc52(text: str) -> str:
     return sequence
 
 
+def _found(name: str) -> str | None:
+    """A tool of the system; never one from the workspace, whatever stands in PATH."""
+    here = os.path.realpath(os.curdir)
+
+    def is_foreign(entry: str) -> bool:
+        real = os.path.realpath(entry)
+        return os.path.isabs(entry) and os.path.commonpath((here, real)) != here
+
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return shutil.which(name, path=os.pathsep.join(filter(is_foreign, entries)))
+
+
 async def copy(text: str) -> bool:
     """Hand the text to a tool of this system; False when there is none or it failed."""
     for command in _copying():
-        if shutil.which(command[0]) and await _run(command, text.encode()) is not None:
+        program = _found(command[0])
+        if program and await _run([program, *command[1:]], text.encode()) is not None:
             return True
     return False
 
@@ -38,7 +51,8 @@ async def copy(text: str) -> bool:
 async def paste_text() -> str:
     """The clipboard's text, empty when it cannot be had."""
     for command in _pasting():
-        if shutil.which(command[0]) and (data := await _run(command)) is not None:
+        program = _found(command[0])
+        if program and (data := await _run([program, *command[1:]])) is not None:
             return data.decode("utf-8", "replace")
     return ""
 
@@ -46,7 +60,8 @@ async def paste_text() -> str:
 async def paste_image() -> bytes:
     """The clipboard's picture as PNG, empty when there is none."""
     for command in _pictures():
-        if shutil.which(command[0]) and (data := await _run(command)):
+        program = _found(command[0])
+        if program and (data := await _run([program, *command[1:]])):
             return data
     return b""
 

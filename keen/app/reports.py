@@ -7,13 +7,14 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from keen import sanitize
+from keen import sanitize, trust
 from keen.app.blocks import Block, Words, cropped, prefixed, wrapped
 from keen.app.keys import COMMANDS as KEYS
 from keen.app.keys import spoken
@@ -21,6 +22,7 @@ from keen.app.look import Look
 from keen.app.screens.opening import Opening
 from keen.app.tool_cards import diff_lines
 from keen.app.units import dollars, duration, several, tokens
+from keen.paths import Paths
 
 if TYPE_CHECKING:
     from keen.app.screens.context import PastCompaction
@@ -280,7 +282,12 @@ async def diff(screen: Opening, _argument: str) -> None:
     cwd = screen.desk.early.cwd
 
     def ask() -> tuple[bool, str]:
-        command = ["git", "--no-pager", "diff", "--no-color", "--no-ext-diff", "HEAD", "--"]
+        # git runs the filters that a repository's own configuration names.
+        if not trust.is_trusted(Path(cwd), Paths.from_environment()):
+            return False, "/diff asks git, which runs what this folder configures: /trust it first."
+        command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
+        command += ["--no-pager", "diff", "--no-color", "--no-ext-diff", "--no-textconv"]
+        command += ["HEAD", "--"]
         try:
             done = subprocess.run(
                 command, cwd=cwd, capture_output=True, timeout=10, check=False,
