@@ -123,28 +123,7 @@ def _console(text: Style, muted: Style, accent: Style, code: Style) -> Console:
 def textual_theme(palette: Palette) -> Theme:
     """The palette for Textual's own widgets."""
     colors = palette.colors
-    block = (
-        {}
-        if palette.is_ansi
-        else {
-            "border": colors["border"],
-            "border-blurred": colors["border"],
-            "scrollbar": colors["border"],
-            "scrollbar-hover": colors["muted"],
-            "scrollbar-active": colors["accent"],
-            "scrollbar-background": colors["background"],
-            "scrollbar-background-hover": colors["background"],
-            "scrollbar-background-active": colors["background"],
-            "scrollbar-corner-color": colors["background"],
-            "input-selection-background": colors["selection"],
-            "input-cursor-background": colors["text"],
-            "input-cursor-foreground": colors["background"],
-            "block-cursor-background": colors["selection"],
-            "block-cursor-foreground": colors["text"],
-            "block-cursor-text-style": "bold",
-            "screen-selection-background": colors["selection"],
-        }
-    )
+    variables = _ansi_variables() if palette.is_ansi else _variables(palette)
     own = {f"keen-{name}": color for name, color in colors.items()}
     return Theme(
         name=palette.name,
@@ -161,5 +140,51 @@ def textual_theme(palette: Palette) -> Theme:
         boost=colors["surface"],
         dark=palette.is_dark,
         ansi=palette.is_ansi,
-        variables=block | own,
+        variables=variables | own,
     )
+
+
+def _variables(palette: Palette) -> dict[str, str]:
+    """Textual's names for what its widgets draw, where its own guesses would differ."""
+    colors = palette.colors
+    return {
+        "border": colors["border"],
+        "border-blurred": colors["border"],
+        "scrollbar": colors["border"],
+        "scrollbar-hover": colors["muted"],
+        "scrollbar-active": colors["accent"],
+        "scrollbar-background": colors["background"],
+        "scrollbar-background-hover": colors["background"],
+        "scrollbar-background-active": colors["background"],
+        "scrollbar-corner-color": colors["background"],
+        "input-selection-background": colors["selection"],
+        "input-cursor-background": colors["text"],
+        "input-cursor-foreground": colors["background"],
+        "block-cursor-background": colors["selection"],
+        "block-cursor-foreground": colors["text"],
+        "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": colors["selection"],
+        "block-cursor-blurred-foreground": colors["text"],
+        "block-cursor-blurred-text-style": "bold",
+        "screen-selection-background": colors["selection"],
+    }
+
+
+def _ansi_variables() -> dict[str, str]:
+    """The same in the terminal's own colours; Textual's style sheets ask for the first two."""
+    return {
+        "ansi-background": "ansi_default",
+        "ansi-foreground": "ansi_default",
+        "block-cursor-background": "ansi_blue",
+        "block-cursor-foreground": "ansi_bright_white",
+        "block-cursor-blurred-background": "ansi_blue",
+        "block-cursor-blurred-foreground": "ansi_bright_white",
+        "block-cursor-blurred-text-style": "bold",
+        "scrollbar": "ansi_bright_black",
+        "scrollbar-hover": "ansi_bright_black",
+        "scrollbar-background": "ansi_default",
+        "scrollbar-background-hover": "ansi_default",
+        "scrollbar-background-active": "ansi_default",
+        "input-selection-background": "ansi_blue",
+        "screen-selection-background": "ansi_blue",
+    }

@@ -9,6 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from keen import themes
 from tests.app.terminal import ROOT, Terminal
 from tests.fakes.dialects import Dialect
 from tests.fakes.server import FakeProvider
@@ -117,6 +120,18 @@ async def test_settings_choose_theme_and_keys(keen: Start, chat: Dialect) -> Non
         terminal.type("\x1b[20~")
 
         await terminal.until("There is no todo list yet.")
+
+
+@pytest.mark.parametrize("theme", themes.names())
+async def test_every_theme_draws_the_conversation_and_the_sheets(theme: str, keen: Start) -> None:
+    async with keen(None, "-m", "demo/guide", "--theme", theme) as terminal:
+        await terminal.ready()
+        await terminal.say("/theme")
+        await terminal.until("Type to narrow")
+        terminal.press("escape")
+        await terminal.gone("Type to narrow")
+        await terminal.say("/help")
+        await terminal.until("Shift+Enter")
 
 
 async def test_the_choice_of_a_theme_is_remembered(keen: Start, chat: Dialect, home: Path) -> None:

@@ -91,6 +91,7 @@ class Asking(Opening):
             self.writing = ""
             self.prompt.set_text(self._draft)
             self._draft = ""
+        self.set_class(asked is not None, "-asking")
         is_permission = isinstance(asked, PermissionWanted)
         permissions = sum(isinstance(each, PermissionWanted) for each in self.pending)
         self.card.display = is_permission

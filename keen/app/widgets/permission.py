@@ -180,7 +180,9 @@ class PermissionCard(Lines, can_focus=True):
         if self.draft.strip():
             line = "Your draft is kept: " + sanitize.line(" ".join(self.draft.split()))
             below.append(Strip([Segment(cropped(line, width), look.muted)]))
-        self._room = max(host_of(self).size.height * 4 // 5 - len(below) - 4, 2)
+        self._room = max(
+            host_of(self).size.height * 4 // 5 - len(below) - (2 if is_short else 4), 2
+        )
         self.offset_lines = min(self.offset_lines, self._last_offset())
         shown = self._body[self.offset_lines : self.offset_lines + self._room]
         hidden = len(self._body) - self.offset_lines - len(shown)
@@ -213,18 +215,19 @@ class PermissionCard(Lines, can_focus=True):
             choices.append(("p", "always in this project"))
         choices += [("n", "no"), ("e", "no, and say what to do")]
         if is_short:
-            brief = {"y": "yes", "a": "always", "p": "project", "n": "no", "e": "say"}
+            brief = {"y": "yes", "a": "always", "p": "save", "n": "no", "e": "say"}
             choices = [(key, brief[key]) for key, _ in choices]
+        between = "  " if is_short else "   "
         rows: list[list[Segment]] = [[]]
         used = 0
         for key, words in choices:
             size = len(words) + 2
-            if used and used + 3 + size > width:
+            if used and used + len(between) + size > width:
                 rows.append([])
                 used = 0
             if used:
-                rows[-1].append(Segment("   ", look.muted))
-                used += 3
+                rows[-1].append(Segment(between, look.muted))
+                used += len(between)
             rows[-1].append(Segment(key, look.accent + Style(bold=True)))
             rows[-1].append(Segment(f" {words}", look.text))
             used += size
