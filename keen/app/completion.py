@@ -110,6 +110,11 @@ class Completion:
             self._closed_at = self._screen.prompt.text
             self._end()
 
+    def hush(self) -> None:
+        """Offer nothing for the text as it is: it comes from history, and Up goes on there."""
+        self._closed_at = self._screen.prompt.text
+        self._end()
+
     def _end(self) -> None:
         self._offer = ""
         self._draft = ""

@@ -168,6 +168,7 @@ class ChatScreen(Asking):
         older = self.history.older(self.prompt.text)
         if older is not None:
             self.prompt.set_text(older)
+            self.completion.hush()
         return True
 
     def _do_down(self) -> bool:
@@ -180,6 +181,7 @@ class ChatScreen(Asking):
         newer = self.history.newer()
         if newer is not None:
             self.prompt.set_text(newer)
+            self.completion.hush()
         return True
 
     def _do_history(self) -> bool:
