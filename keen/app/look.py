@@ -61,7 +61,7 @@ def look_of(palette: Palette) -> Look:
         selection=_selection(palette),
         found=Style(reverse=True),
         strong=style("text", is_bold=True),
-        console=_console(text, muted, accent, style("user")),
+        console=_console(_markdown_styles(text, muted, accent, style("user"))),
     )
 
 
@@ -76,10 +76,13 @@ def _rich(color: str) -> str:
     return color.removeprefix("ansi_") if color.startswith("ansi_") else color
 
 
-def _console(text: Style, muted: Style, accent: Style, code: Style) -> Console:
+def _markdown_styles(
+    text: Style, muted: Style, accent: Style, code: Style
+) -> dict[str, str | Style]:
+    """What Rich calls the parts of Markdown, in the palette's styles."""
     strong = text + Style(bold=True)
     heading = accent + Style(bold=True)
-    styles: dict[str, str | Style] = {
+    return {
         "markdown.paragraph": text,
         "markdown.text": text,
         "markdown.em": Style(italic=True),
@@ -106,6 +109,9 @@ def _console(text: Style, muted: Style, accent: Style, code: Style) -> Console:
         "markdown.table.border": muted,
         "markdown.table.header": strong,
     }
+
+
+def _console(styles: dict[str, str | Style]) -> Console:
     return Console(
         file=StringIO(),
         force_terminal=True,

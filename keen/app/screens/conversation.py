@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from keen.app.blocks import Tone, Words
-from keen.app.desk import Desk, Opened
+from keen.app.desk import Desk, Early, Opened
 from keen.app.driver import Driver
 from keen.app.history import History
 from keen.app.host import Host, host_of
@@ -75,7 +75,10 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
         self.allows_yolo = early.mode == "yolo"
         self.plan_offer = False
         """True while `y` on the empty prompt means: build what was planned."""
-        keymap = early.keymap
+        self._make_widgets(early)
+
+    def _make_widgets(self, early: Early) -> None:
+        look, keymap = self.look, early.keymap
         self.transcript = Transcript(look, id="transcript")
         self.spinner = Spinner(look, is_calm=early.is_calm, id="spinner")
         self.notices = Notices(look, id="notices")

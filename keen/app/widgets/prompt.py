@@ -45,7 +45,11 @@ class Prompt(TextArea, inherit_bindings=False):
         self._on_change = on_change
         self._killed = ""
         self.cursor_blink = False
-        self._actions: dict[str, Callable[[], object]] = {
+        self._actions = self._editing()
+
+    def _editing(self) -> dict[str, Callable[[], object]]:
+        """What each editing command does."""
+        return {
             "newline": lambda: self.insert_text("\n"),
             "up": self.action_cursor_up,
             "down": self.action_cursor_down,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rich.cells import cell_len
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Region, Size
@@ -12,6 +10,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from keen.app.blocks import Block, Prose, Thinking
+from keen.app.highlights import marked, selected
 from keen.app.layout import Layout
 from keen.app.look import Look
 from keen.app.tool_cards import READING, Card, Reads
@@ -308,11 +307,11 @@ class Transcript(ScrollView, can_focus=False):
             return self._finish(plain, line, width)
         strip = plain
         if self.needle and self.needle in strip.text.casefold():
-            strip = _marked(strip, self.needle, self._layout_of.look)
+            strip = marked(strip, self.needle, self._layout_of.look)
         if (selection := self.text_selection) is not None:
             span = selection.get_span(line)
             if span is not None:
-                strip = _selected(strip, span, self._layout_of.look)
+                strip = selected(strip, span, self._layout_of.look)
         return strip.adjust_cell_length(width).apply_style(self._ground).apply_offsets(0, line)
 
     def _finish(self, plain: Strip, line: int, width: int) -> Strip:
@@ -382,37 +381,3 @@ class Transcript(ScrollView, can_focus=False):
         self.needle = ""
         self._found_at = None
         self.refresh()
-
-
-def _marked(strip: Strip, needle: str, look: Look) -> Strip:
-    """The strip with every hit shown."""
-    text = strip.text
-    folded = text.casefold()
-    if len(folded) != len(text):
-        return strip
-    position = folded.find(needle)
-    while position >= 0:
-        end = position + len(needle)
-        strip = _styled(strip, cell_len(text[:position]), cell_len(text[:end]), look.found)
-        position = folded.find(needle, end)
-    return strip
-
-
-def _selected(strip: Strip, span: tuple[int, int], look: Look) -> Strip:
-    text = strip.text
-    start, end = span
-    end = len(text) if end == -1 else end
-    return _styled(strip, cell_len(text[:start]), cell_len(text[:end]), look.selection)
-
-
-def _styled(strip: Strip, start: int, end: int, style: Style) -> Strip:
-    """The strip with its cells from `start` to `end` in a style on top of their own."""
-    length = strip.cell_length
-    start, end = min(start, length), min(end, length)
-    if start >= end:
-        return strip
-    before, inside, after = strip.crop(0, start), strip.crop(start, end), strip.crop(end, length)
-    lit = Strip(
-        [Segment(text, (own + style) if own else style) for text, own, _ in inside], end - start
-    )
-    return Strip.join([before, lit, after])
