@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,6 +33,11 @@ class Ran:
     @property
     def lines(self) -> list[JsonObject]:
         return [json.loads(line) for line in self.stdout.splitlines()]
+
+
+def _hear_hangups() -> None:
+    """Tests started under nohup would hand their deafness down, and keen keeps it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @dataclass
@@ -68,6 +74,7 @@ class Place:
             stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            preexec_fn=_hear_hangups,
         )
 
     async def run(
