@@ -161,7 +161,13 @@ class Terminal:
 
     async def ready(self) -> None:
         """Wait until there is a model and a prompt."""
-        await self.until(lambda: "Ask, or /" in self.text and "no model yet" not in self.text)
+        await self.until(
+            lambda: (
+                "Ask, or /" in self.text
+                and bool(self.lines[-1].strip())
+                and "no model yet" not in self.text
+            )
+        )
 
     async def ready_to_send(self) -> None:
         """Wait until the status line names a model again."""

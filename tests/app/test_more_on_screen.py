@@ -198,7 +198,7 @@ async def test_shift_tab_goes_between_build_and_plan_and_yolo_joins_by_name(
     keen: Start, chat: Dialect
 ) -> None:
     async with FakeProvider() as provider, keen(provider) as terminal:
-        await terminal.ready()
+        await terminal.until("Ask, or /")
         for mode in ("plan", "build"):
             terminal.press("shift+tab")
             await terminal.until(f"· {mode} ·")

@@ -20,6 +20,7 @@ from keen.app.history import History
 from keen.app.host import Host, host_of
 from keen.app.look import Look
 from keen.app.messages import AnswerWanted, PermissionWanted
+from keen.app.modes import Mode
 from keen.app.outbox import Outbox
 from keen.app.tally import Tally
 from keen.app.widgets.lines import Lines
@@ -73,6 +74,8 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
         self.last_answer = ""
         """The visible text of the last turn, as the model wrote it."""
         self.allows_yolo = early.mode == "yolo"
+        self.wanted_mode: Mode | None = None
+        """A mode chosen while there was no engine yet."""
         self.plan_offer = False
         """True while `y` on the empty prompt means: build what was planned."""
         self._make_widgets(early)
@@ -178,6 +181,13 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
         except (KeenError, OSError) as error:
             self.notify_person(str(error), "error", 8.0)
 
+    @property
+    def present_mode(self) -> str:
+        """The mode that holds, or will hold once there is an engine."""
+        if self.engine is not None:
+            return self.engine.conversation.toolbox.policy.mode
+        return self.wanted_mode or self.desk.early.mode
+
     def show_status(self) -> None:
         """Bring the last line up to date."""
         status, engine, opened = self.status_line.status, self.engine, self.opened
@@ -185,11 +195,9 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
             sampler = engine.conversation.sampler
             effort = f":{sampler.effort}" if sampler.effort else ""
             status.model = engine.model + effort
-            status.mode = engine.conversation.toolbox.policy.mode
             status.cost = engine.cost_usd
             status.safety = "untrusted" if not opened.is_trusted else self._sandbox(opened)
-        else:
-            status.mode = self.desk.early.mode
+        status.mode = self.present_mode
         status.used, status.budget = self.tally.context, self.tally.budget
         status.compactions = self.tally.compactions
         self.status_line.redraw()

@@ -144,24 +144,20 @@ class Driving(Outside):
 
     def next_mode(self) -> None:
         """Plan and build in turn; yolo only once it was chosen by name."""
-        engine = self.engine
-        if engine is None:
-            return
         modes: list[Mode] = ["build", "plan"]
         if self.allows_yolo:
             modes.append("yolo")
-        present = engine.conversation.toolbox.policy.mode
-        self.set_mode(
-            modes[(modes.index(present) + 1) % len(modes)] if present in modes else "build"
-        )
+        present = self.present_mode
+        place = modes.index(present) + 1 if present in modes else 0
+        self.set_mode(modes[place % len(modes)])
 
     def set_mode(self, mode: Mode) -> None:
-        """Another mode; it holds from the next call on."""
-        engine = self.engine
-        if engine is None:
-            return
-        engine.conversation.toolbox.policy.set_mode(mode)
+        """Another mode; it holds from the next call on, and for an engine that is still to come."""
         self.allows_yolo = self.allows_yolo or mode == "yolo"
+        if self.engine is not None:
+            self.engine.conversation.toolbox.policy.set_mode(mode)
+        else:
+            self.wanted_mode = mode
         self.show_status()
 
 

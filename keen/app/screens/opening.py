@@ -166,6 +166,8 @@ class Opening(Driving):
 
     async def _swap(self, wanted: Wanted, before: Opened | None) -> None:
         if before is not None:
+            # The mode is the person's, not the session's.
+            self.wanted_mode = before.engine.conversation.toolbox.policy.mode
             # The session's lock goes first: the next engine may want the same session.
             self.opened = None
             await before.engine.aclose()
@@ -188,6 +190,9 @@ class Opening(Driving):
         self.opened = opened
         self.is_opening = False
         policy = opened.engine.conversation.toolbox.policy
+        wanted, self.wanted_mode = self.wanted_mode, None
+        if wanted is not None:
+            policy.set_mode(wanted)
         self.allows_yolo = self.allows_yolo or policy.mode == "yolo"
         settings = opened.engine.settings
         self.transcript.is_unfolded = self.transcript.is_unfolded or settings.ui.show_thinking
