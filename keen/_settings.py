@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Final, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -28,8 +29,12 @@ def _model_name(value: str) -> str:
 
 
 def _web_address(value: str) -> str:
-    if value and not value.startswith(("http://", "https://")):
-        raise ValueError("an address that starts with http:// or https://")
+    try:
+        is_whole = bool(urlsplit(value).hostname) and urlsplit(value).port != 0
+    except ValueError:  # a bracket without its partner, a port that is no number
+        is_whole = False
+    if value and not (is_whole and value.startswith(("http://", "https://"))):
+        raise ValueError("an address that starts with http:// or https://, then a host")
     return value.rstrip("/")
 
 

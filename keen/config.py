@@ -198,7 +198,7 @@ def _gather(
         for project_file in _project_files(cwd, paths):
             for layer in _read_layer(project_file, gathering):
                 gathering.add(_what_a_project_may_say(layer, gathering))
-    gathering.add(_environment_layer(environment))
+    gathering.add(_environment_layer(environment, gathering))
     gathering.add(_flags_layer(flags))
     return gathering
 
@@ -225,10 +225,14 @@ def _read_layer(path: Path, gathering: _Gathering) -> Iterator[_Layer]:
 
 def _text(path: Path) -> str:
     """The file's text, its line ends as \\n. Raises: OSError, also for what could block."""
-    found = path.stat()
-    if stat.S_ISFIFO(found.st_mode) or found.st_size > _MOST_BYTES:
+    data = b""
+    is_pipe = stat.S_ISFIFO(path.stat().st_mode)
+    if not is_pipe:
+        with path.open("rb") as file:  # a device may have no end
+            data = file.read(_MOST_BYTES + 1)
+    if is_pipe or len(data) > _MOST_BYTES:
         raise OSError(errno.EINVAL, f"it is a pipe, or larger than {_MOST_BYTES:,} bytes")
-    return path.read_text(encoding="utf-8-sig").replace("\r\n", "\n")
+    return data.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def _syntax_mistake(path: Path, text: str, message: str) -> str:
@@ -271,14 +275,19 @@ def _may_set(location: _toml.Location) -> bool:
     )
 
 
-def _environment_layer(environment: Mapping[str, str]) -> _Layer:
+def _environment_layer(environment: Mapping[str, str], gathering: _Gathering) -> _Layer:
     values: JsonObject = {}
     places: dict[str, str] = {}
     if model := environment.get("KEEN_MODEL", "").strip():
         _put(values, ("model",), model)
         places["model"] = "KEEN_MODEL"
     for provider in catalogue.providers().values():
-        variable, address = provider.address_from(environment)
+        try:
+            variable, address = provider.address_from(environment)
+        except ValueError as error:  # a bracket without its partner
+            names = " or ".join(provider.addresses)
+            gathering.mistakes.append(f"{names}: {error}: expected host:port or an address")
+            continue
         if address:
             _put(values, ("providers", provider.name, "base_url"), address)
             places[f"providers.{provider.name}.base_url"] = variable

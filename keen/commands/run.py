@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Final
 
@@ -145,7 +146,16 @@ async def _run(parsed: argparse.Namespace, wanted: Options, prompt: str) -> int:
         elif result.error is not None:
             say(f"keen run: {result.error}")
         await _written(output, parsed.format, result, interrupts)
+        if interrupts.code:
+            _leave_in_time(interrupts.code)
         return interrupts.code or exit_code(result, parsed.completion_signal or "")
+
+
+def _leave_in_time(code: int) -> None:
+    """Leave even if a thread never ends, such as one that reads from a network that is gone."""
+    leaving = threading.Timer(_LAST_WORDS_SECONDS, os._exit, (code,))
+    leaving.daemon = True
+    leaving.start()
 
 
 async def _written(output: Output, form: Format, result: Result, interrupts: Interrupts) -> None:

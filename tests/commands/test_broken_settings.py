@@ -82,3 +82,21 @@ async def test_directories_that_keen_makes_are_private(home: Path) -> None:
     assert ran.code == 0
     made = [deep.parent, deep, *(deep / name for name in ("cache", "logs", "sessions"))]
     assert {stat.S_IMODE(os.stat(path).st_mode) for path in made} == {0o700}
+
+
+@pytest.mark.parametrize("address", ["[bad", "http://[bad"])
+async def test_an_address_in_the_environment_that_is_none_is_named(
+    home: Path, address: str
+) -> None:
+    ran = await keen("models", "ollama", home=home, environment={"OLLAMA_HOST": address})
+
+    assert (ran.code, ran.err.startswith("keen: OLLAMA_HOST: ")) == (4, True)
+
+
+async def test_settings_without_an_end_are_refused(home: Path) -> None:
+    (home / "config.toml").unlink()
+    (home / "config.toml").symlink_to("/dev/zero")
+
+    ran = await keen("config", "check", home=home)
+
+    assert (ran.code, "cannot be read" in ran.out) == (1, True)

@@ -263,6 +263,20 @@ async def test_a_reader_that_takes_nothing_does_not_outlive_a_signal(place: Plac
     assert all(json.loads(line) for line in whole[:-1])
 
 
+async def test_a_file_that_never_answers_does_not_outlive_a_signal(place: Place) -> None:
+    async with FakeProvider(CHAT.says("ok")) as provider:
+        place.configure(CHAT, provider.url)
+        os.mkfifo(place.home / "trust.json")
+        process = await place.start("run", "--format", "json", "hi")
+        # Opening waits for a reader, which then waits for what never comes.
+        held = await asyncio.to_thread(os.open, place.home / "trust.json", os.O_WRONLY)
+        process.send_signal(signal.SIGTERM)
+        out, _ = await process.communicate()
+        os.close(held)
+
+    assert (process.returncode, json.loads(out)["stop_reason"]) == (143, "interrupted")
+
+
 async def test_a_busy_session_is_told_with_code_1_and_can_be_forked(place: Place) -> None:
     answers = (CHAT.says("one"), CHAT.hangs("begun"), CHAT.says("copied"))
     async with FakeProvider(*answers) as provider:
