@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from keen.core.messages import Usage
@@ -33,18 +34,18 @@ def records(home: Path) -> list[dict[str, object]]:
 async def test_a_compaction_in_a_turn_changes_the_spinner_and_then_one_notice(
     keen: Start, chat: Dialect, home: Path
 ) -> None:
-    script = tight(chat, chat.says(SUMMARY), chat.says("All done."))
+    script = tight(chat, replace(chat.says(SUMMARY), delay=0.1), chat.says("All done."))
     async with FakeProvider(*script) as provider, keen(provider, window=SMALL) as terminal:
         await terminal.ready()
         await terminal.say("study the parser")
 
+        await terminal.until("Compacting...")
         await terminal.until("Context compacted automatically.")
         await terminal.until("All done.")
         await terminal.gone("Context compacted automatically.")
 
         assert "secret-summary" not in terminal.text
         assert b"secret-summary" not in terminal.raw
-        assert b"Compacting..." in terminal.raw
         assert terminal.text.count("Let me look first.") == 1
         assert "1 compaction" in terminal.text
         assert "compacted 1×" in terminal.text
