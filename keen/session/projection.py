@@ -330,10 +330,11 @@ class _Fold:
                 self.flush()
                 self._user(piece)
             case _Said():
+                if not piece.text.strip():
+                    return  # a record keeps no blank text, so it must not part the calls here
                 if self.called:
                     self.flush()
-                if piece.text.strip():
-                    self.said.append(piece)
+                self.said.append(piece)
             case _Called():
                 if len(self.called) == MAX_CALLS:
                     self.flush()
