@@ -34,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="edit there too",
     )  # fmt: skip
     add("--config", type=filled_path, metavar="FILE", help="in place of your config.toml")
-    add("--mcp-config", type=filled_path, metavar="FILE", help="further MCP servers")
+    add("--mcp-config", type=filled_path, metavar="FILE", help="not in this version yet")
     add("--append-system-prompt", default="", metavar="TEXT", help="added to the system prompt")
     add("--no-session", action="store_true", help="keep nothing on disk")
     add("--trust", action="store_true", help="trust this folder's AGENTS.md, settings and skills")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import os
 import sys
@@ -10,7 +11,7 @@ from dataclasses import replace
 
 from keen import __version__
 from keen.commands.arguments import add_flags, options
-from keen.commands.parsing import NAMES, Parser
+from keen.commands.parsing import NAMES, Parser, overview
 from keen.commands.saying import err, out
 from keen.core.errors import UsageError
 from keen.options import PICK, Options
@@ -43,6 +44,8 @@ def _parser() -> Parser:
         prog="keen",
         allow_abbrev=False,
         description="A coding agent for the terminal. Without a command: the interactive session.",
+        epilog=overview(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="sent first")
     add_flags(parser)

@@ -22,6 +22,12 @@ COMMANDS: Final = (
 NAMES: Final = tuple(name for name, _ in COMMANDS)
 
 
+def overview() -> str:
+    """The commands, a line each, for the end of `keen --help`."""
+    lines = [f"  keen {name:<12} {text}" for name, text in COMMANDS]
+    return "commands (each has its own --help):\n" + "\n".join(lines)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that raises instead of leaving, so that JSON output can tell of wrong use too."""
 
