@@ -333,11 +333,19 @@ def _table_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _shown(location: _toml.Location, value: object) -> str:
-    """`key = value` for a mistake; secrets and tables are not repeated."""
+    """`key = value` for a mistake; secrets and tables are not repeated.
+
+    An address that is wrong may be so because of a key within it, so all that stands before
+    its last @ or behind its first question mark is left out.
+    """
     key = _toml.dotted(location)
     if _SECRET.search(key) or isinstance(value, dict | list | tuple):
         return key
-    shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
+    if isinstance(value, str):
+        text = re.sub(r"//\S*@", "//***@", re.sub(r"\?\S+", "?***", value))
+        shown = f'"{text}"'
+    else:
+        shown = str(value).lower()
     return f"{key} = {shown}" if len(shown) <= 80 else key
 
 

@@ -227,6 +227,11 @@ class Terminal:
     def pid(self) -> int:
         return int(self._child.pid)
 
+    async def stopped(self) -> None:
+        """Wait until the process is suspended; a signal to go on before that would be lost."""
+        _, status = await asyncio.to_thread(os.waitpid, self._child.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), f"keen ended with {status} and did not stop"
+
     async def ended(self) -> int:
         """Wait for the end; returns the exit code, or minus the signal."""
         while self._is_open:

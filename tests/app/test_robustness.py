@@ -219,6 +219,7 @@ async def test_suspend_and_resume(keen: Start, chat: Dialect) -> None:
         await terminal.ready()
         terminal.press("ctrl+z")
         await terminal.until(lambda: b"\x1b[?1049l" in terminal.raw)
+        await terminal.stopped()
 
         os.kill(terminal.pid, signal.SIGCONT)
 

@@ -274,7 +274,7 @@ async def test_a_cancelled_search_leaves_no_process(tmp_path: Path) -> None:
 def _children() -> list[str]:
     """Command lines of this process's own search processes."""
     done = subprocess.run(
-        ["/bin/ps", "-A", "-o", "ppid=,command="], capture_output=True, text=True, check=True
+        ["/bin/ps", "-A", "-ww", "-o", "ppid=,command="], capture_output=True, text=True, check=True
     )
     lines = [line.split(None, 1) for line in done.stdout.splitlines()]
     mine = [line[1] for line in lines if line[0] == str(os.getpid())]
