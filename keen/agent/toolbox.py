@@ -36,6 +36,10 @@ _SHOWN_ARGUMENTS: Final = 300
 _log: Final = logging.getLogger(__name__)
 
 
+def _nothing(_name: str) -> Tool | None:
+    return None
+
+
 @dataclass
 class Toolbox:
     """The tools of a conversation. Built once; `specs` stays the same object as long as they do."""
@@ -43,6 +47,8 @@ class Toolbox:
     tools: Mapping[str, Tool]
     policy: Policy
     context: Context
+    undeclared: Callable[[str], Tool | None] = _nothing
+    """Finds a tool that may be called although `specs`, and so every request, leaves it out."""
     specs: tuple[ToolSpec, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,16 +71,20 @@ class Toolbox:
                     await self._one(call, emit, results)
 
     def _only_reads(self, call: ToolCall) -> bool:
-        tool = self.tools.get(call.name)
+        tool = self._tool(call.name)
         return tool is not None and tool.effect == "read"
+
+    def _tool(self, name: str) -> Tool | None:
+        return self.tools.get(name) or self.undeclared(name)
 
     async def _one(self, call: ToolCall, emit: Emit, results: dict[str, ToolResult]) -> None:
         try:
-            prepared = self._prepared(call, emit)
+            tool = self._named(call)
+            prepared = tool.prepare(call.input, self._context(call, emit))
         except ToolError as error:
             await self._refuse(call, str(error), emit, results)
             return
-        refusal = await self._permitted(call, prepared, emit)
+        refusal = await self._permitted(call, tool, prepared, emit)
         if refusal is not None:
             await self._refuse(call, refusal, emit, results)
             return
@@ -92,8 +102,8 @@ class Toolbox:
         results[call.id] = result
         await emit(ToolFinished(result, 0.0))
 
-    def _prepared(self, call: ToolCall, emit: Emit) -> PreparedCall:
-        tool = self.tools.get(call.name)
+    def _named(self, call: ToolCall) -> Tool:
+        tool = self._tool(call.name)
         if tool is None:
             close = get_close_matches(call.name, self.tools, n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
@@ -104,7 +114,7 @@ class Toolbox:
             raise ToolError(
                 f"The arguments of {call.name} were no JSON object, so nothing was run: {shown}"
             )
-        return tool.prepare(call.input, self._context(call, emit))
+        return tool
 
     def _context(self, call: ToolCall, emit: Emit) -> Context:
         async def progress(text: str) -> None:
@@ -115,12 +125,13 @@ class Toolbox:
             await emit(QuestionAsked(questions, _once(answer)))
             return await answer
 
-        return replace(self.context, progress=progress, ask=ask)
+        return replace(self.context, progress=progress, ask=ask, forward=emit)
 
-    async def _permitted(self, call: ToolCall, prepared: PreparedCall, emit: Emit) -> str | None:
+    async def _permitted(
+        self, call: ToolCall, tool: Tool, prepared: PreparedCall, emit: Emit
+    ) -> str | None:
         """None when the call may run, else the sentence that tells the model why not."""
-        effect = self.tools[call.name].effect
-        verdict = self.policy.decide(call.name, effect, prepared.accesses)
+        verdict = self.policy.decide(call.name, tool.effect, prepared.accesses)
         if verdict.kind == "allow":
             return None
         if verdict.kind == "refuse":

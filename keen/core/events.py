@@ -78,6 +78,8 @@ class PermissionRequested:
     """What "project" would save: exactly this call."""
     prefix: str = ""
     """A wider rule that may be offered in its place; empty where none is sensible."""
+    agent: str = ""
+    """The subagent that asks; empty for the conversation's own model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class QuestionAsked:
 
     questions: tuple[Question, ...]
     reply: Callable[[tuple[str, ...] | None], None]
+    agent: str = ""
+    """The subagent that asks; empty for the conversation's own model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
-from keen.core.events import Question
+from keen.core.events import Event, Question
 from keen.core.messages import Image, Json, JsonObject, ToolSpec
 
 Effect: TypeAlias = Literal["read", "write", "exec", "net", "ask"]
@@ -42,6 +42,10 @@ async def _no_progress(_text: str) -> None:
     return
 
 
+async def _nowhere(_event: Event) -> None:
+    return
+
+
 async def _nobody(_questions: tuple[Question, ...]) -> tuple[str, ...] | None:
     return None
 
@@ -58,6 +62,8 @@ class Context:
     """A private directory of this session for spools and spilled results."""
     progress: Callable[[str], Awaitable[None]] = _no_progress
     ask: Callable[[tuple[Question, ...]], Awaitable[tuple[str, ...] | None]] = _nobody
+    forward: Callable[[Event], Awaitable[None]] = _nowhere
+    """Takes events of a conversation below this one to whoever watches this one."""
     search: Callable[[str], str] | None = None
     """Searches the whole session log (recall); blocking."""
     environment: dict[str, str] = field(default_factory=dict[str, str])
