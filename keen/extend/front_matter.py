@@ -13,9 +13,11 @@ HEAD_CHARACTERS: Final = 16_384
 """A longer head is refused: whoever reads only the start of a file has read the whole head."""
 
 _FENCE: Final = "---"
-_MOST_VALUES: Final = 2_000
+_MOST_EVENTS: Final = 4_000
 _DEEPEST: Final = 20
 _FIELD: Final = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
+_PLAIN_FIELD: Final = re.compile(r"([A-Za-z][\w-]*): +([A-Za-z](?:[ -~]*[!-~])?) *")
+_NOT_TEXT: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _BLOCK: Final = ("", "|", ">", "|-", ">-", "|+", ">+")
 _FENCE_LINE: Final = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 
@@ -47,13 +49,13 @@ def front_matter(text: str) -> tuple[dict[str, Json], str]:
 
 
 def _fields(head: str) -> dict[str, Json]:
+    if (fields := _plain_fields(head)) is not None:
+        return fields
+
     import yaml
 
     try:
-        for event in yaml.parse(head, Loader=yaml.SafeLoader):
-            # One that repeats itself grows without bounds when it is walked.
-            if isinstance(event, yaml.AliasEvent):
-                raise FrontMatterError("its head uses YAML aliases (*name), which are not read")
+        _check(head)
         value: object = yaml.safe_load(head)
     except yaml.YAMLError as error:
         if (fields := _line_by_line(head)) is not None:
@@ -65,33 +67,53 @@ def _fields(head: str) -> dict[str, Json]:
         return {}
     if not isinstance(value, dict):
         raise FrontMatterError("its head is no list of `name: value` lines")
-    return _Conversion().mapping(cast("dict[object, object]", value), 0)
+    return {str(key): _json(inner) for key, inner in cast("dict[object, object]", value).items()}
 
 
-class _Conversion:
-    """YAML's values as JSON, at most so many and so deep."""
+def _plain_fields(head: str) -> dict[str, Json] | None:
+    """What YAML would say of lines that are all plain words, without loading its library."""
+    fields: dict[str, Json] = {}
+    for line in head.split("\n"):
+        if not line:
+            continue
+        match = _PLAIN_FIELD.fullmatch(line)
+        if match is None or match[2].casefold() in _NOT_TEXT or match[2].endswith(":"):
+            return None
+        if ": " in match[2] or " #" in match[2]:
+            return None
+        fields[match[1]] = match[2]
+    return fields
 
-    def __init__(self) -> None:
-        self._count = 0
 
-    def mapping(self, value: dict[object, object], depth: int) -> dict[str, Json]:
-        return {str(key): self.value(inner, depth + 1) for key, inner in value.items()}
+def _check(head: str) -> None:
+    """Refuse what would take long or grow: the scanner's work is quadratic in the depth."""
+    import yaml
 
-    def value(self, value: object, depth: int) -> Json:
-        self._count += 1
-        if self._count > _MOST_VALUES or depth > _DEEPEST:
+    depth = 0
+    for count, event in enumerate(yaml.parse(head, Loader=yaml.SafeLoader)):
+        if isinstance(event, yaml.AliasEvent):
+            raise FrontMatterError("its head uses YAML aliases (*name), which are not read")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _DEEPEST or count > _MOST_EVENTS:
             raise FrontMatterError("its head holds too many values")
-        match value:
-            case None | bool() | int() | str():
-                return value
-            case float():
-                return value if math.isfinite(value) else str(value)
-            case dict():
-                return self.mapping(cast("dict[object, object]", value), depth)
-            case list():
-                return [self.value(inner, depth + 1) for inner in cast("list[object]", value)]
-            case _:
-                return str(value)
+
+
+def _json(value: object) -> Json:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case dict():
+            fields = cast("dict[object, object]", value)
+            return {str(key): _json(inner) for key, inner in fields.items()}
+        case list():
+            return [_json(inner) for inner in cast("list[object]", value)]
+        case _:
+            return str(value)
 
 
 def _line_by_line(head: str) -> dict[str, Json] | None:

@@ -59,7 +59,7 @@ def test_values_that_json_lacks_come_as_text() -> None:
         ("---\n{ : [\n---\n", "no YAML"),
         (f"---\n{BOMB}---\n", "aliases"),
         ("---\na: &a [*a]\n---\n", "aliases"),
-        ("---\na: " + "[" * 5_000 + "]" * 5_000 + "\n---\n", "head"),
+        ("---\na: " + "[" * 5_000 + "]" * 5_000 + "\n---\n", "too many values"),
         ("---\na: [" + "1," * 5_000 + "]\n---\n", "too many values"),
         ("---\na: " + "9" * 6_000 + "\n---\n", "cannot be read"),
         ("---\na: !!python/object/apply:os.system [true]\n- b\n---\n", "no YAML"),
@@ -68,3 +68,23 @@ def test_values_that_json_lacks_come_as_text() -> None:
 def test_a_hostile_or_broken_head_is_refused_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(FrontMatterError, match=said):
         front_matter(text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "name: on",
+        "name: Yes",
+        "a: b: c",
+        "a: b # c",
+        "a: b:",
+        "a: null",
+        "a: b  ",
+        "a:   b, c",
+        "a:",
+    ],
+)
+def test_plain_lines_say_what_yaml_says_of_them(line: str) -> None:
+    assert front_matter(f"---\nother: one\n{line}\n---\n") == front_matter(
+        f"---\nother: 'one'\n{line}\n---\n"
+    )
