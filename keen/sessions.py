@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from keen import __version__
-from keen.compose import Chosen, NoModel, choose, compose
+from keen.choice import Chosen, NoModel, choose
+from keen.compose import compose
 from keen.core.errors import UsageError
 from keen.core.messages import Assistant, User
 from keen.engine import Engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from keen import config, trust
@@ -29,6 +30,55 @@ from keen.tools.sandbox import Level, Sandbox, find
 from keen.tools.todo import Todo
 from keen.tools.web_fetch import WebFetch
 from keen.tools.write_file import WriteFile
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """The tools of a session, who decides about their calls, and what they leave running."""
+
+    tools: dict[str, Tool]
+    policy: Policy
+    jobs: Jobs
+    confinement: Confinement
+    notices: tuple[str, ...] = ()
+
+
+def open_workshop(
+    loaded: Loaded, context: Context, paths: Paths, *, is_interactive: bool
+) -> Workshop:
+    """Tools, policy and sandbox as the settings want them. Blocking.
+
+    Raises: ConfigError for text that is no rule, or for a sandbox that is required and not there.
+    """
+    held = sandbox(loaded, paths)
+    if not is_interactive:
+        check_sandbox(held)
+    decide = policy(loaded, context, paths, is_interactive=is_interactive, level=held.level)
+    jobs = Jobs()
+    confinement = Confinement(held, decide)
+    tools = built_in_tools(
+        FileMemory(),
+        jobs,
+        is_left_out=decide.is_unreadable,
+        is_interactive=is_interactive,
+        confinement=confinement,
+    )
+    notices: tuple[str, ...] = ()
+    if is_interactive and held.level != "full" and loaded.settings.permissions.sandbox != "off":
+        notices = (
+            f"Commands will ask: no full sandbox ({held.reason}). "
+            "keen doctor says what to install.",
+        )
+    return Workshop(tools, decide, jobs, confinement, notices)
+
+
+def check_sandbox(held: Sandbox) -> None:
+    """Refuse to start where a sandbox is required that is not there. Raises: ConfigError."""
+    if held.is_required and held.level != "full":
+        raise ConfigError(
+            f'permissions.sandbox is "require", but {held.reason}. `keen doctor` says what to '
+            "install."
+        )
 
 
 def built_in_tools(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from keen import secrets
-from keen.compose import choose
+from keen.choice import choose
 from keen.core.errors import ConfigError, ToolError
 from keen.core.events import Decision
 from keen.extend.instructions import instructions

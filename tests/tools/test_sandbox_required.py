@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from keen.compose import check_sandbox
 from keen.core.errors import ConfigError
 from keen.tools.sandbox import Sandbox, find
+from keen.toolset import check_sandbox
 
 
 def without_sandbox(home: Path) -> None:
