@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from keen._settings import Settings
 from keen.agent.conversation import Conversation
+from keen.agent.gate import Gate
 from keen.agent.sampling import Sampler
 from keen.agent.transaction import written
 from keen.agent.turn import Stop, Turn
 from keen.core.budget import Budget, output_reserve
-from keen.core.errors import CompactionError
+from keen.core.errors import CompactionError, KeenError
 from keen.core.events import (
     CompactionApplied,
     Emit,
@@ -30,6 +33,9 @@ from keen.session.records import CompactionReverted, Record
 from keen.tools.jobs import Jobs
 from keen.wire.base import Endpoint, FixedKey
 from keen.wire.registry import wire_for
+
+_FAREWELL_SECONDS: Final = 3.0
+"""How long the end of a session may be told to whoever wants to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +90,18 @@ class Engine:
     """Another model that writes the summaries; what it costs is booked on the run as well."""
     turn: Turn | None = field(default=None)
     """The running turn: steering goes there."""
+    _has_begun: bool = False
+    _opening: str = ""
+    """What the gate said when the session began, for the first message that is sent."""
 
     @property
     def session_id(self) -> str | None:
         return self.recorder.session_id if self.recorder is not None else None
+
+    @property
+    def gate(self) -> Gate:
+        """Who is told what happens here, and may object."""
+        return self.conversation.gate
 
     @property
     def cwd(self) -> str:
@@ -130,7 +144,12 @@ class Engine:
 
     async def run(self, user: User, emit: Emit) -> None:
         """One turn, recorded; however it ends, session and history are whole afterwards."""
-        text = await asyncio.to_thread(self.conversation.sendable, user.text)
+        try:
+            text = await self._admitted(user.text)
+        except KeenError as error:
+            await emit(TurnFailed(error))
+            return
+        text = await asyncio.to_thread(self.conversation.sendable, text)
         user = replace(user, text=text)
         turn = self.turn = self.conversation.turn(user, self.limits)
         try:
@@ -140,6 +159,19 @@ class Engine:
                 await self._recorded(self.recorder, turn, user, emit)
         finally:
             self.turn = None
+
+    async def _admitted(self, text: str) -> str:
+        """What is sent for a message: with what the gate adds. Raises: KeenError for a refusal."""
+        if not self._has_begun:
+            self._has_begun = True
+            source = "resume" if self.conversation.history else "startup"
+            self._opening = await self.gate.session_started(source)
+        word = await self.gate.before_prompt(text)
+        if word.refusal:
+            raise KeenError(word.refusal)
+        context = "\n\n".join(filter(None, (self._opening, word.context)))
+        self._opening = ""
+        return f"{text}\n\n<hook_context>\n{context}\n</hook_context>" if context else text
 
     async def _recorded(self, recorder: Recorder, turn: Turn, user: User, emit: Emit) -> None:
         before = self.usage
@@ -231,6 +263,7 @@ class Engine:
     async def aclose(self) -> None:
         """Stop background commands, let connections and session go. Idempotent."""
         try:
+            await self._say_farewell()
             await self.jobs.aclose()
             await self.conversation.sampler.wire.aclose()
             if self.summariser is not None:
@@ -238,3 +271,10 @@ class Engine:
         finally:
             if self.recorder is not None:
                 await self.recorder.aclose()
+
+    async def _say_farewell(self) -> None:
+        has_begun, self._has_begun = self._has_begun, False
+        if has_begun:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FAREWELL_SECONDS):
+                    await self.gate.session_ended()

@@ -8,6 +8,7 @@ from operator import is_
 from pathlib import Path
 
 from keen.agent.compaction import Compactor, Job, has_something_to_summarise
+from keen.agent.gate import OPEN, Gate
 from keen.agent.sampling import Sampler
 from keen.agent.toolbox import Toolbox
 from keen.agent.transaction import Commit, Transaction, no_commit
@@ -46,6 +47,7 @@ class Conversation:
     remember: Callable[[History], History] = as_it_is
     cache_key: str = ""
     scratch: Path = field(default_factory=Path)
+    gate: Gate = OPEN
     replaced: tuple[History, History] | None = None
     """The last compaction: the history before it and the one it left."""
     _is_running: bool = False
@@ -62,6 +64,7 @@ class Conversation:
             commit=self.commit,
             limits=limits,
             cache_key=self.cache_key,
+            gate=self.gate,
         )
 
     async def run(self, turn: Turn, emit: Emit) -> None:
@@ -101,7 +104,9 @@ class Conversation:
         if self.compactor is None or not has_something_to_summarise(self.history, ()):
             raise CompactionError("There is nothing to compact yet.")
         measure = self.turn(User("")).size_of
-        transaction = Transaction(self.sampler, self.compactor, self.commit, measure, self._replace)
+        transaction = Transaction(
+            self.sampler, self.compactor, self.commit, measure, self._replace, self.gate
+        )
         job = Job(self.history, (), is_automatic=False, focus=focus, emit=emit)
         return await transaction.run("manual", job, measure(self.history), emit)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
+from keen.agent.gate import OPEN, Gate
 from keen.core.errors import ToolError
 from keen.core.events import (
     Decision,
@@ -27,7 +28,7 @@ from keen.core.events import (
 )
 from keen.core.messages import ToolCall, ToolResult, ToolSpec
 from keen.tools.base import Context, Outcome, PreparedCall, Tool
-from keen.tools.permission import Policy
+from keen.tools.permission import Policy, Verdict
 from keen.tools.spill import RESULT_BYTES, bounded
 
 T = TypeVar("T")
@@ -49,6 +50,7 @@ class Toolbox:
     context: Context
     undeclared: Callable[[str], Tool | None] = _nothing
     """Finds a tool that may be called although `specs`, and so every request, leaves it out."""
+    gate: Gate = OPEN
     specs: tuple[ToolSpec, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,6 +95,9 @@ class Toolbox:
         result = await self._result(call, await self._outcome(call, prepared))
         results[call.id] = result
         await emit(ToolFinished(result, time.monotonic() - started))
+        # Told already: cancelled from here on, memory and session agree on what the call did.
+        if added := await self.gate.after_tool(call, result):
+            results[call.id] = replace(result, output=f"{result.output}\n\n{added}")
 
     async def _refuse(
         self, call: ToolCall, message: str, emit: Emit, results: dict[str, ToolResult]
@@ -132,10 +137,15 @@ class Toolbox:
     ) -> str | None:
         """None when the call may run, else the sentence that tells the model why not."""
         verdict = self.policy.decide(call.name, tool.effect, prepared.accesses)
-        if verdict.kind == "allow":
-            return None
         if verdict.kind == "refuse":
             return verdict.reason
+        word = await self.gate.before_tool(call)
+        if word.refusal:
+            return word.refusal
+        if verdict.kind == "allow":
+            if not word.asks:
+                return None
+            verdict = Verdict("ask", word.asks, ("once", "deny"))
         answer: asyncio.Future[Decision] = asyncio.Future()
         try:
             preview = await prepared.preview()

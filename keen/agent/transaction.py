@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from keen.agent.compaction import Compactor, Job
+from keen.agent.gate import OPEN, Gate
 from keen.agent.sampling import Sampler
 from keen.agent.stream import finished, reaped
 from keen.core.errors import CompactionError, KeenError
@@ -22,7 +23,7 @@ from keen.core.events import (
     Receipt,
     Trigger,
 )
-from keen.core.messages import History
+from keen.core.messages import History, User
 
 Commit: TypeAlias = Callable[[History, Receipt], Awaitable[None]]
 """Writes a replacement to the session before it is adopted; raising changes nothing."""
@@ -45,6 +46,7 @@ class Transaction:
     commit: Commit
     size_of: Callable[[History], int]
     adopt: Callable[[History], None]
+    gate: Gate = OPEN
 
     async def run(self, trigger: Trigger, job: Job, tokens_before: int, emit: Emit) -> bool:
         """Replace the history by its summary; False leaves everything as it was.
@@ -53,7 +55,7 @@ class Transaction:
         """
         started = time.monotonic()
         requests, spent = self.sampler.requests, self.sampler.spent
-        child = asyncio.create_task(self.compactor.replacement(job))
+        child = asyncio.create_task(self._replacement(trigger, job))
 
         def cancel() -> None:
             child.cancel()
@@ -72,7 +74,22 @@ class Transaction:
         )
         event = await self._outcome(child, job, receipt)
         await emit(event)
-        return isinstance(event, CompactionApplied)
+        if not isinstance(event, CompactionApplied):
+            return False
+        await self.gate.after_compaction(trigger, _summary(event.replacement))
+        return True
+
+    async def _replacement(self, trigger: Trigger, job: Job) -> History:
+        """Part of what can be cancelled: whoever is asked first may take long.
+
+        Raises: CompactionError for a veto, and what the compactor raises.
+        """
+        word = await self.gate.before_compaction(trigger, job.focus)
+        if word.veto and trigger != "forced":
+            raise CompactionError(word.veto)
+        if word.focus:
+            job = replace(job, focus="\n".join(filter(None, (job.focus, word.focus))))
+        return await self.compactor.replacement(job)
 
     async def _outcome(self, child: asyncio.Task[History], job: Job, receipt: Receipt) -> Event:
         if child.cancelled():
@@ -100,6 +117,12 @@ class Transaction:
         receipt = replace(receipt, tokens_after=after)
         await written(self.commit(replacement, receipt), lambda: self.adopt(replacement))
         return CompactionApplied(replacement, receipt)
+
+
+def _summary(replacement: History) -> str:
+    first = replacement[0] if replacement else None
+    checkpoint = first.checkpoint if isinstance(first, User) else None
+    return checkpoint.summary if checkpoint is not None else ""
 
 
 async def written(write: Awaitable[None], adopt: Callable[[], None]) -> None:

@@ -6,10 +6,13 @@ refusal for size compacts once more and sends the smaller request.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
 from keen.agent.compaction import Compactor, Job, has_something_to_summarise
+from keen.agent.gate import OPEN, Gate
 from keen.agent.sampling import Sampler, is_empty
 from keen.agent.toolbox import Toolbox
 from keen.agent.transaction import Commit, Transaction, no_commit
@@ -46,6 +49,8 @@ Stop: TypeAlias = Literal["done", "length", "refused", "max_turns", "budget"]
 
 _STRIKES = 2
 """Proactive attempts of one turn that may fail or be cancelled."""
+_CONTINUATIONS = 8
+"""Times that the gate may make a turn go on that was done."""
 _WORTHWHILE = 80
 """Percent of the trigger under which the first request after a compaction must be."""
 
@@ -76,6 +81,7 @@ class Turn:
     commit: Commit = no_commit
     limits: Limits | None = None
     cache_key: str = ""
+    gate: Gate = OPEN
     answers: int = 0
     steering: list[User] = field(default_factory=list[User])
     """Messages to deliver at the next tool boundary; what is left at the end was not delivered."""
@@ -85,6 +91,7 @@ class Turn:
     _settled: History | None = None
     _strikes: int = 0
     _is_suspended: bool = False
+    _continuations: int = 0
 
     async def run(self, emit: Emit) -> bool:
         """Drive the turn to its end; the last event is TurnFinished (True) or TurnFailed (False).
@@ -120,8 +127,10 @@ class Turn:
                 return "length" if reply.finish == "length" else "refused"
             calls = tool_calls(reply.message)
             if not calls:
-                self._append(reply.message)
-                return "done"
+                with self._standing(reply.message):
+                    if not await self._goes_on(emit):
+                        return "done"
+                continue
             await self._run_tools(reply.message, calls, emit)
             await self._deliver_steering(emit)
 
@@ -137,18 +146,38 @@ class Turn:
 
     async def _deliver_steering(self, emit: Emit) -> None:
         while self.steering:
-            message = replace(self.steering.pop(0), steering=True)
-            self.history = (*self.history, message)
-            self.live = (*self.live, message)
-            await emit(SteeringDelivered(message))
+            await self._deliver(self.steering.pop(0), emit)
+
+    async def _deliver(self, user: User, emit: Emit) -> None:
+        message = replace(user, steering=True)
+        self.history = (*self.history, message)
+        self.live = (*self.live, message)
+        await emit(SteeringDelivered(message))
+
+    async def _goes_on(self, emit: Emit) -> bool:
+        """False when the turn is done; else why it is not has become a message for the model."""
+        if self._continuations >= _CONTINUATIONS:
+            return False
+        reason = await self.gate.before_stop(is_again=self._continuations > 0)
+        if not reason:
+            return False
+        self._continuations += 1
+        await self._deliver(User(reason), emit)
+        return True
 
     async def _continue_after_full_window(self, reply: Reply, emit: Emit) -> None:
         """Keep the text of an answer that filled the window, make room and go on."""
-        before, answer = self.history, without_calls(reply.message)
+        with self._standing(without_calls(reply.message)):
+            await self._force(ContextOverflow("The answer filled the model's window."), emit)
+
+    @contextmanager
+    def _standing(self, answer: Assistant) -> Generator[None, None, None]:
+        """Append an answer; if the block fails with it still the last, it was interrupted."""
+        before = self.history
         self._append(answer)
         grown = self.history
         try:
-            await self._force(ContextOverflow("The answer filled the model's window."), emit)
+            yield
         except BaseException:
             if grown is not before and self.history is grown:
                 self.history = (*before, replace(answer, interrupted=True))
@@ -296,7 +325,9 @@ class Turn:
 
     async def _compact(self, compactor: Compactor, trigger: Trigger, emit: Emit) -> bool:
         """Replace the history by its summary; False leaves it untouched and settled."""
-        transaction = Transaction(self.sampler, compactor, self.commit, self.size_of, self._replace)
+        transaction = Transaction(
+            self.sampler, compactor, self.commit, self.size_of, self._replace, self.gate
+        )
         job = Job(self.history, self.live)
         is_applied = await transaction.run(trigger, job, self._measure(), emit)
         self._settled = self.history
