@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from keen.tools._openings import OPEN_NETWORK
 from keen.tools._risky_commands import (
     INTERPRETERS,
     NEVER,
@@ -15,7 +16,7 @@ from keen.tools._risky_commands import (
     SHELLS,
     WRAPPERS,
 )
-from keen.tools._rules import Kind, Rule, covers_path, covers_text, covers_words
+from keen.tools._rules import Kind, Rule, covers_path, covers_text, covers_words, denial
 from keen.tools.base import Access, Context
 from keen.tools.guard import Guard
 from keen.tools.shell import Level, ShellVerdict, verdict
@@ -73,11 +74,7 @@ class CommandJudge:
             return Judged("refuse", f"This command was not run: {found.reason}.", found)
         denied = self._mentioned("deny", access.target, found) or self._denied_path(found)
         if denied is not None:
-            reason = (
-                f"The rule {denied.text} ({denied.place}) denies this. Do not try to get around "
-                "it; go on without it or say what you need."
-            )
-            return Judged("refuse", reason, found)
+            return Judged("refuse", denial(denied), found)
         if self.mode == "yolo":
             return self._in_yolo(found)
         asked = self._mentioned("ask", access.target, found)
@@ -143,7 +140,10 @@ class CommandJudge:
         if may_rule and self._allowing(found) is not None:
             return Judged("allow", "", found)
         reason = f"it says that it needs {_needs(access)}" if raised else found.reason
-        return Judged("ask", reason, found, rule=_exact(found))
+        rule = _exact(found)
+        if raised and self.is_held:  # the rule for the command would change nothing
+            rule = OPEN_NETWORK if access.needs == "network" else ""
+        return Judged("ask", reason, found, rule=rule)
 
     def _never(self, found: ShellVerdict, *, raised: bool) -> Judged:
         asks_for_git = self.mode != "plan" and _changes_git(found)

@@ -99,7 +99,15 @@ class Surveyor:
         workspace may not. Raises: ToolError when there are too many files to cover.
         """
         hidden = tuple(dict.fromkeys(_present(self.guard.hidden_places())))
-        roots = () if is_reading else (*context.roots, *_present(self.writable))
+        opened = () if is_reading else tuple(_present(self.writable))
+        roots = () if is_reading else (*context.roots, *opened)
+
+        def exposed(places: tuple[Path, ...]) -> tuple[Path, ...]:
+            """Those that lie where commands may write although it is not the workspace."""
+            tops = (Path("/"),) if is_wide else opened
+            return tuple(p for p in places if any(p.is_relative_to(top) for top in tops))
+
+        logins, own = exposed(login_places()), exposed(self.guard.own)
         barred = _Barred(context, roots, git=git)
         barred.look()
         covered = () if git else tuple(self._covered(context.roots))
@@ -114,14 +122,14 @@ class Surveyor:
             temporary=context.scratch / "tmp",
             roots=context.roots,
             writable=(*roots, *barred.opened),
-            protected=(*barred.protected, *(_present(login_places()) if is_wide else ())),
+            protected=(*barred.protected, *_present(logins)),
             pinned=tuple(barred.pinned),
             hidden=hidden,
             covered=covered,
             shown=tuple(_present(self.guard.readable)),
-            missing=(*barred.missing, *(_unmade(self.guard.own) if is_wide else ())),
+            missing=(*barred.missing, *_unmade(own)),
             links=tuple(barred.links),
-            absent=(*barred.absent, *(_unmade_files(login_places()) if is_wide else ())),
+            absent=(*barred.absent, *_unmade_files(logins)),
             has_network=network,
             is_wide=is_wide,
         )
@@ -169,6 +177,9 @@ class _Barred:
             for name in protected_names():
                 if name != ".git" or not self._has_git:
                     self._bar(root, root / name)
+        for root in self._roots[len(self._context.roots) :]:  # opened: what is missing may be made
+            for place in filter(os.path.lexists, (root / name for name in protected_names())):
+                self._bar(root, place)
         for directory in git_directories(self._context.roots):
             for hooks in hooks_directories(directory, self._context):
                 self._bar(self._root_of(hooks), hooks)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from keen.tools._confines import Confines
 from keen.tools.guard import real_path
+
+Kind: TypeAlias = Literal["outside", "network", "git", "protected", "hidden"]
 
 _READ_BYTES: Final = 65_536
 _MOST_NAMED: Final = 3
@@ -41,6 +44,15 @@ _NOT_STARTED: Final = re.compile(r"(?:bwrap|keen|sandbox-exec): [^\n]+")
 _SIGNING: Final = re.compile(r"gpg failed to sign|failed to sign the data|error: Load key", re.I)
 
 
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """One thing the sandbox stopped. `words` say it; `path` is where a write was tried."""
+
+    words: str
+    kind: Kind
+    path: Path | None = None
+
+
 def note(
     text: str, code: int, confines: Confines, *, is_reading: bool = False, hooks: bool = False
 ) -> str:
@@ -54,12 +66,9 @@ def note(
             'permission with needs: "outside" and a reason.'
         )
     lines: list[str] = []
-    denied = _denied(text[-_READ_BYTES:], code, confines)
-    if code and not confines.has_network and _NETWORK.search(text[-_READ_BYTES:]):
-        denied["network is off"] = "network"
-    if denied:
-        advice = _advice(set(denied.values()), is_reading=is_reading)
-        lines.append(f"[sandbox] {'; '.join(denied)}. {advice}")
+    if found := denied(text, code, confines):
+        advice = _advice({each.kind for each in found}, is_reading=is_reading)
+        lines.append(f"[sandbox] {'; '.join(each.words for each in found)}. {advice}")
     if confines.covered:
         names = [_short(path, confines) for path in confines.covered]
         verb = "is" if len(names) == 1 else "are"
@@ -71,12 +80,21 @@ def note(
     return "\n".join(lines)
 
 
-def _advice(kinds: set[str], *, is_reading: bool) -> str:
+def denied(text: str, code: int, confines: Confines) -> tuple[Denied, ...]:
+    """What the sandbox stopped, as far as the output of a command and its exit code tell."""
+    end = text[-_READ_BYTES:]
+    found = _denied(end, code, confines)
+    if code and not confines.has_network and _NETWORK.search(end):
+        found.append(Denied("network is off", "network"))
+    return tuple(found)
+
+
+def _advice(kinds: set[Kind], *, is_reading: bool) -> str:
     """What the model may do about it; never a way around what is protected."""
     if is_reading and "network" not in kinds:
         return "Plan mode changes nothing; describe the change instead."
     words: list[str] = []
-    if ways := sorted(kinds & {"network", "outside"}):
+    if ways := [way for way in ("network", "outside") if way in kinds]:
         asking = " or ".join(f'needs: "{way}"' for way in ways)
         words.append(f"Ask for permission with {asking} and a reason; do not change the code to ")
         words.append("avoid it.")
@@ -87,9 +105,9 @@ def _advice(kinds: set[str], *, is_reading: bool) -> str:
     return "".join(words).strip()
 
 
-def _denied(text: str, code: int, confines: Confines) -> dict[str, str]:
-    """What was refused, in words, and of which kind it is."""
-    found: dict[str, str] = {}
+def _denied(text: str, code: int, confines: Confines) -> list[Denied]:
+    """The first few things that were refused, each once."""
+    found: dict[str, Denied] = {}
     is_read_only = False
     for line in text.splitlines():
         if not (match := _REFUSED.search(line)):
@@ -98,11 +116,11 @@ def _denied(text: str, code: int, confines: Confines) -> dict[str, str]:
         is_certain = _SURE.search(line) is not None
         for path in _paths(line, match, confines.cwd):
             if (reason := _reason(path, confines, is_certain=is_certain)) is not None:
-                found[reason[1]] = reason[0]
+                found.setdefault(reason.words, reason)
                 break
     if not found and is_read_only and code:
-        found["a write outside the workspace was denied"] = "outside"
-    return dict(list(found.items())[:_MOST_NAMED])
+        return [Denied("a write outside the workspace was denied", "outside")]
+    return list(found.values())[:_MOST_NAMED]
 
 
 def _paths(line: str, match: re.Match[str], cwd: Path) -> list[Path]:
@@ -117,21 +135,22 @@ def _paths(line: str, match: re.Match[str], cwd: Path) -> list[Path]:
     ]
 
 
-def _reason(path: Path, confines: Confines, *, is_certain: bool) -> tuple[str, str] | None:
-    """Kind and words of why a path was refused, when it was the sandbox; else None."""
+def _reason(path: Path, confines: Confines, *, is_certain: bool) -> Denied | None:
+    """Why a path was refused, when it was the sandbox; else None."""
     name = _short(path, confines)
     if any(path.is_relative_to(place) for place in (*confines.hidden, *confines.covered)):
-        return "hidden", f"{name} is hidden"
+        return Denied(f"{name} is hidden", "hidden", path)
     barred = (*confines.protected, *confines.missing, *confines.pinned)
     if any(path.is_relative_to(place) for place in barred):
-        return "git" if ".git" in path.parts else "protected", f"write to {name} denied"
+        kind: Kind = "git" if ".git" in path.parts else "protected"
+        return Denied(f"write to {name} denied", kind, path)
     free = (*confines.writable, confines.temporary, Path("/tmp"), Path("/dev"))
     is_free = confines.is_wide or any(path.is_relative_to(place) for place in free)
     if is_free or not is_certain:
         return None
     # What this user could not have written anyway was not the sandbox's doing.
     is_ours = os.access(path if os.path.exists(path) else path.parent, os.W_OK)
-    return ("outside", f"write to {name} denied") if is_ours else None
+    return Denied(f"write to {name} denied", "outside", path) if is_ours else None
 
 
 def _short(path: Path, confines: Confines) -> str:

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from keen.tools._rules import Rule
 from keen.tools.base import Access
 from keen.tools.guard import PathFacts
 from keen.tools.shell import ShellVerdict
@@ -24,6 +25,10 @@ class Grants:
     paths: set[tuple[str, Path]] = field(default_factory=set[tuple[str, Path]])
     targets: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Hosts and MCP tools."""
+    openings: list[Rule] = field(default_factory=list[Rule])
+    """What a person opened in the sandbox, as rules."""
+    declined: set[str] = field(default_factory=set[str])
+    """What the sandbox stopped and a person left so."""
     has_edits: bool = False
     """Every edit inside the workspace."""
 
@@ -74,4 +79,5 @@ class Grants:
         texts += [f"bash({text})" for _, text in sorted(self.texts)]
         texts += [f"{kind}({path})" for kind, path in sorted(self.paths)]
         texts += [target for _, target in sorted(self.targets)]
+        texts += dict.fromkeys(rule.text for rule in self.openings)
         return (*texts, "edit(**)") if self.has_edits else tuple(texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,21 @@ def _no_note(_text: str, _code: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Appeal:
+    """What a person said of a command that was stopped. `said`: a line for the model."""
+
+    is_again: bool = False
+    """Run the same command once more."""
+    needs: str = ""
+    """What that run is given, as `needs` of a Launcher."""
+    said: str = ""
+
+
+async def _no_appeal(_text: str, _code: int) -> Appeal:
+    return Appeal()
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """One command, ready to be started."""
 
@@ -32,6 +47,8 @@ class Launch:
     """Another program holds the command: polite signals go past it."""
     note: Callable[[str, int], str] = _no_note
     """What the model should know, from the output and the exit code; "" for nothing."""
+    appeal: Callable[[str, int], Awaitable[Appeal]] = _no_appeal
+    """Asks a person, after a command was stopped, whether it may do what it tried."""
     release: Callable[[], None] = _nothing
     """To be called once, when the command has ended. Quick."""
 

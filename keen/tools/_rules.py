@@ -17,7 +17,7 @@ from keen.core.errors import ConfigError
 
 Kind: TypeAlias = Literal["allow", "ask", "deny"]
 Source: TypeAlias = Literal["built-in", "user", "project", "flag", "session", "saved"]
-Subject: TypeAlias = Literal["bash", "read", "edit", "web_fetch", "mcp"]
+Subject: TypeAlias = Literal["bash", "read", "edit", "web_fetch", "mcp", "sandbox"]
 
 _SHAPE: Final = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _SUBJECTS: Final[dict[str, Subject]] = {
@@ -32,8 +32,12 @@ _SUBJECTS: Final[dict[str, Subject]] = {
     "write_file": "edit",
     "web_fetch": "web_fetch",
     "webfetch": "web_fetch",
+    "sandbox": "sandbox",
 }
-_KNOWN: Final = "bash(…), read(…), edit(…), web_fetch(domain:…), mcp__server__tool"
+_KNOWN: Final = (
+    "bash(…), read(…), edit(…), web_fetch(domain:…), mcp__server__tool, sandbox(network), "
+    "sandbox(write:/folder)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ def parse_rule(text: str, kind: Kind, source: Source, origin: str = "") -> Rule:
     subject = _SUBJECTS.get(name.lower())
     if subject is None:
         raise ConfigError(f"{text!r}: there are no rules for {name!r}. Rules read: {_KNOWN}.")
+    if subject == "sandbox":
+        return Rule(kind, text, source, origin, subject, _opening(text, kind, pattern or ""))
     if pattern is None or pattern.strip() in ("", "*", "**"):
         return Rule(kind, text, source, origin, subject)
     if subject == "bash":
@@ -85,6 +91,19 @@ def parse_rule(text: str, kind: Kind, source: Source, origin: str = "") -> Rule:
     except re.error as error:
         raise ConfigError(f"{text!r}: {error} in the pattern.") from error
     return Rule(kind, text, source, origin, subject, pattern)
+
+
+def _opening(text: str, kind: Kind, pattern: str) -> str:
+    """The pattern of a rule that opens the sandbox: `network`, or `write:` and a path."""
+    place = os.path.normpath(os.path.expanduser(pattern.removeprefix("write:")))
+    is_place = pattern.startswith("write:/") or pattern.startswith("write:~/")
+    if kind == "ask" or "\0" in pattern or (pattern != "network" and not is_place):
+        raise ConfigError(
+            f"{text!r}: write sandbox(network) or sandbox(write:/folder), to allow or to deny."
+        )
+    if pattern != "network" and place in ("/", "//", os.path.expanduser("~")):
+        raise ConfigError(f"{text!r}: name a folder inside; {place} holds everything.")
+    return pattern if pattern == "network" else f"write:{place}"
 
 
 def parse_rules(
@@ -111,6 +130,14 @@ def _command_words(text: str, pattern: str) -> tuple[tuple[str, ...], bool]:
             f"{text!r}: a * stands for more words only at the end, as in bash(npm run test:*)."
         )
     return words, is_prefix
+
+
+def denial(rule: Rule) -> str:
+    """What the model is told where a rule denies."""
+    return (
+        f"The rule {rule.text} ({rule.place}) denies this. Do not try to get around it; go on "
+        "without it or say what you need."
+    )
 
 
 def covers_words(rule: Rule, words: Sequence[str]) -> bool:

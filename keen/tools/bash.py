@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Literal
 
 from pydantic import Field
@@ -12,7 +12,7 @@ from pydantic import Field
 from keen.core.errors import ToolError
 from keen.core.messages import Json, JsonObject, ToolSpec
 from keen.tools._arguments import Arguments, parse, tool_spec
-from keen.tools._launch import Launch, Launcher, open_launch
+from keen.tools._launch import Appeal, Launch, Launcher, open_launch
 from keen.tools._process import Ended, Process
 from keen.tools._spool import Spool
 from keen.tools.base import Access, Context, Effect, Outcome, PreparedCall
@@ -109,7 +109,7 @@ class Bash:
 
     async def _leave(self, arguments: BashArguments, context: Context) -> Outcome:
         """Start a background job."""
-        launch = await self._launch(arguments, context)
+        launch = await self._launch(arguments.command, arguments.needs or "", context)
         try:
             job = await self.jobs.start(
                 launch.argv,
@@ -128,8 +128,20 @@ class Bash:
         return Outcome(f"Still running in background as job {job.id}. {where}")
 
     async def _run(self, arguments: BashArguments, context: Context) -> Outcome:
+        """Run it, and once more each time a person opens what stopped it."""
+        needs, said = arguments.needs or "", ""
+        while True:
+            outcome, appeal = await self._once(arguments, needs, context)
+            needs, said = appeal.needs or needs, appeal.said or said
+            if not appeal.is_again:
+                break
+        return replace(outcome, output=f"{outcome.output}\n{said}") if said else outcome
+
+    async def _once(
+        self, arguments: BashArguments, needs: str, context: Context
+    ) -> tuple[Outcome, Appeal]:
         seconds = arguments.timeout_seconds or DEFAULT_SECONDS
-        launch = await self._launch(arguments, context)
+        launch = await self._launch(arguments.command, needs, context)
         spool = Spool(context.scratch)
         try:
             process = await Process.start(
@@ -141,15 +153,18 @@ class Bash:
         finally:
             launch.release()
             await asyncio.to_thread(spool.close)
-        return _outcome(text, ended, seconds, note)
+        outcome = _outcome(text, ended, seconds, note)
+        if ended.how != "exited":
+            return outcome, Appeal()
+        return outcome, await launch.appeal(text, ended.code)
 
-    async def _launch(self, arguments: BashArguments, context: Context) -> Launch:
+    async def _launch(self, command: str, needs: str, context: Context) -> Launch:
         """Look up how the command is started; what was prepared for it is never left behind."""
         if not context.cwd.is_dir():
             raise ToolError(
                 f"The working directory {context.cwd} is gone. Ask the person about it."
             )
-        work = asyncio.to_thread(self.launcher, arguments.command, arguments.needs or "", context)
+        work = asyncio.to_thread(self.launcher, command, needs, context)
         task = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(task)

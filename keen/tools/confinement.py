@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -13,8 +14,9 @@ from typing import Final
 
 from keen.core.errors import ToolError
 from keen.tools import _denial
+from keen.tools._appeal import ask_person
 from keen.tools._confines import Confines
-from keen.tools._launch import Launch, environment_of, open_launch, shell_argv
+from keen.tools._launch import Appeal, Launch, environment_of, open_launch, shell_argv
 from keen.tools.base import Context
 from keen.tools.permission import Policy
 from keen.tools.sandbox import Sandbox
@@ -90,12 +92,16 @@ class Confinement:
         nature = self.policy.nature(command)
         is_reading = self.policy.mode == "plan" or nature == "read"
         has_git = not is_reading and (nature == "git" or (is_outside and is_yolo))
+        openings = self.policy.openings
         surveyor = replace(
-            sandbox.surveyor, covers=self.policy.is_covered, is_any=self.policy.denies_reads
+            sandbox.surveyor,
+            covers=self.policy.is_covered,
+            is_any=self.policy.denies_reads,
+            writable=(*sandbox.surveyor.writable, *openings.writable),
         )
         confines = surveyor.survey(
             context,
-            network=self.policy.has_network or needs != "",
+            network=openings.has_network or needs != "",
             git=has_git,
             is_reading=is_reading,
             is_wide=is_outside,
@@ -111,7 +117,8 @@ class Confinement:
         is_reading: bool,
         has_git: bool,
     ) -> Launch:
-        missing = confines.missing if self.sandbox.level == "full" else ()
+        is_full = self.sandbox.level == "full"
+        missing = confines.missing if is_full else ()
         standing = self.placeholders.hold(missing)
         try:
             confines = replace(confines, missing=standing)
@@ -127,16 +134,23 @@ class Confinement:
             self.placeholders.let_go(missing)
             raise
 
+        # Only a full sandbox stops connections: elsewhere a failed one has other reasons.
+        bounds = replace(confines, has_network=confines.has_network or not is_full)
+
         def note(text: str, code: int) -> str:
             is_plan = self.policy.mode == "plan"
-            told = _denial.note(text, code, confines, is_reading=is_plan, hooks=hooks)
+            told = _denial.note(text, code, bounds, is_reading=is_plan, hooks=hooks)
             return "\n".join(filter(None, (told, *_mended(confines))))
+
+        async def appeal(text: str, code: int) -> Appeal:
+            stopped = await asyncio.to_thread(_denial.denied, text, code, bounds)
+            return await ask_person(command, stopped if code else (), self.policy, context)
 
         def release() -> None:
             self.placeholders.let_go(missing)
             _mended(confines)
 
-        return Launch(argv, environment, True, note, release)
+        return Launch(argv, environment, True, note, appeal, release)
 
 
 def _git_settings(environment: dict[str, str]) -> dict[str, str]:

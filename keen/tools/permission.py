@@ -7,26 +7,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from keen.core.errors import ConfigError
-from keen.core.events import Choice, Decision
+from keen.core.events import Decision
 from keen.tools._commands import CommandJudge, Nature, suggested_prefix
 from keen.tools._grants import Grants
+from keen.tools._openings import Openings
+from keen.tools._places import PlaceJudge
 from keen.tools._rules import (
     Kind,
     Rule,
     covers_host,
     covers_path,
     covers_tool,
-    names_path,
+    denial,
     names_secret,
     parse_rule,
 )
+from keen.tools._verdict import ALLOW, ANY, ONCE, Verdict
 from keen.tools.base import Access, Context, Effect
-from keen.tools.guard import Guard, PathFacts, is_environment_file
+from keen.tools.guard import Guard, is_environment_file
 from keen.tools.shell import Level
 
 Mode: TypeAlias = Literal["plan", "build", "yolo"]
@@ -34,30 +36,10 @@ Sandbox: TypeAlias = Literal["full", "fs-only", "none"]
 
 _log: Final = logging.getLogger(__name__)
 
-_ANY: Final[tuple[Choice, ...]] = ("once", "session", "project", "deny")
-_ONCE: Final[tuple[Choice, ...]] = ("once", "deny")
-_RANK: Final = {"allow": 0, "ask": 1, "refuse": 2}
-_UNREADABLE: Final = ("system", "device", "fifo", "socket")
-_PLAN_HINT: Final = (
-    "Plan mode changes nothing. Describe the change instead; the person can switch to build mode "
-    "(Shift+Tab or /mode build)."
+_YOLO_HINT: Final = (
+    "in yolo only an allow rule that names it opens it, or a person who is asked in build mode."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of a call. Of a refusal `reason` is a sentence the model reads."""
-
-    kind: Literal["allow", "ask", "refuse"]
-    reason: str = ""
-    choices: tuple[Choice, ...] = ()
-    rule: str = ""
-    """What "project" would save, exact; a person may edit it."""
-    prefix: str = ""
-    """A wider rule to offer, where that is sensible."""
-
-
-_ALLOW: Final = Verdict("allow")
+_RANK: Final = {"allow": 0, "ask": 1, "refuse": 2}
 
 
 class Policy:
@@ -84,7 +66,7 @@ class Policy:
         self.guard = guard or Guard()
         self.sandbox: Sandbox = sandbox
         self.is_interactive = is_interactive
-        self.has_network = has_network
+        self._network = has_network
         self.faults: list[str] = []
         """What could not be saved, and project rules that were left out."""
         self._rules: list[Rule] = []
@@ -103,6 +85,12 @@ class Policy:
     def granted(self) -> tuple[str, ...]:
         """What a person allowed for this session, in the form of rules."""
         return self._grants.listed()
+
+    @property
+    def openings(self) -> Openings:
+        """What the sandbox leaves open to commands at present."""
+        rules = (*self._rules, *self._grants.openings)
+        return Openings.of(rules, self.guard, self.context, has_network=self._network)
 
     def set_mode(self, mode: Mode) -> None:
         """A person switched; takes effect with the next call."""
@@ -124,7 +112,7 @@ class Policy:
             guard=self.guard,
             sandbox=self.sandbox,
             is_interactive=self.is_interactive,
-            has_network=self.has_network,
+            has_network=self._network,
             path=self._path,
             save=self._save,
         )
@@ -138,7 +126,7 @@ class Policy:
         """
         if not accesses and tool.startswith("mcp__"):
             accesses = (Access("mcp", tool),)
-        verdict = _ALLOW
+        verdict = ALLOW
         for access in accesses:
             found = self._one(access)
             if _RANK[found.kind] > _RANK[verdict.kind]:
@@ -163,7 +151,7 @@ class Policy:
         if self.guard.is_secret(path):
             return True
         facts = self.guard.facts(str(path), self.context)
-        return self._denied("read", Access("read", str(path)), facts) is not None
+        return self._places().denied("read", Access("read", str(path)), facts) is not None
 
     def is_covered(self, path: Path) -> bool:
         """True for a file of the workspace that a sandbox does not show to commands.
@@ -192,14 +180,29 @@ class Policy:
         """What table and rules say of a command, for `keen permissions check`."""
         return self._commands().check(command)
 
+    def open(self, texts: Iterable[str], *, is_kept: bool) -> None:
+        """A person opened the sandbox, for the session or, kept, for the project."""
+        for text in texts:
+            self._grants.openings.append(parse_rule(text, "allow", "session"))
+            if is_kept:
+                self._keep(text)
+
+    def has_declined(self, what: str) -> bool:
+        """Whether a person was asked to open the sandbox for this and left it so."""
+        return what in self._grants.declined
+
+    def decline(self, what: str) -> None:
+        """A person leaves the sandbox as it is; not to be asked again in this session."""
+        self._grants.declined.add(what)
+
     def _one(self, access: Access) -> Verdict:
         match access.kind:
             case "bash":
                 return self._bash(access)
             case "read":
-                return self._read(access)
+                return self._unless_granted(access, self._places().read(access))
             case "edit":
-                return self._edit(access)
+                return self._unless_granted(access, self._places().edit(access))
             case "web_fetch":
                 return self._outward(access, covers_host, f"web_fetch(domain:{access.target})")
             case "mcp":
@@ -208,13 +211,13 @@ class Policy:
     def _bash(self, access: Access) -> Verdict:
         judged = self._commands().judge(access)
         if judged.kind == "ask" and self._grants.covers(access, judged.verdict):
-            return _ALLOW
+            return ALLOW
         if judged.kind != "ask":
             return Verdict(judged.kind, judged.reason)
         if judged.is_once:
-            return Verdict("ask", judged.reason, _ONCE)
+            return Verdict("ask", judged.reason, ONCE)
         prefix = suggested_prefix(judged.verdict)
-        return Verdict("ask", judged.reason, _ANY, judged.rule, prefix)
+        return Verdict("ask", judged.reason, ANY, judged.rule, prefix)
 
     def _commands(self) -> CommandJudge:
         return CommandJudge(
@@ -224,81 +227,9 @@ class Policy:
             guard=self.guard,
             is_contained=self.sandbox == "full",
             is_held=self.sandbox != "none",
-            has_network=self.has_network,
+            has_network=self.openings.has_network,
             path=self._path,
         )
-
-    def _read(self, access: Access) -> Verdict:
-        facts = self.guard.facts(access.target, self.context)
-        shown = access.target
-        denied = self._denied("read", access, facts)
-        if denied is not None:
-            return denied
-        named = self._named(facts, "read")
-        if facts.kind in _UNREADABLE:
-            return Verdict("refuse", f"{shown} is a {facts.kind} file; it cannot be read.")
-        if facts.is_hidden and facts.protection == "refuse":
-            return Verdict("refuse", f"{shown} belongs to keen and is never read by tools.")
-        if facts.is_hidden and not named:
-            if self.mode == "yolo":
-                return Verdict("refuse", f"{shown} holds {facts.reason}; only a rule opens it.")
-            return Verdict("ask", f"{shown}: {facts.reason}", _ONCE, f"read({facts.path})")
-        if facts.is_secret and not named and not self._names_secret(facts):
-            question = Verdict("ask", f"{shown} may hold secrets", _ANY, f"read({facts.path})")
-            return self._unless_granted(access, question)
-        asked = self._rule("ask", "read", facts)
-        if asked is not None and self.mode != "yolo":
-            return Verdict("ask", f"the rule {asked.text} ({asked.place}) asks", _ONCE)
-        if facts.root is not None or self.mode == "yolo" or self._rule("allow", "read", facts):
-            return _ALLOW
-        return self._unless_granted(
-            access, Verdict("ask", f"{shown} is outside the workspace", _ANY, f"read({facts.path})")
-        )
-
-    def _edit(self, access: Access) -> Verdict:
-        facts = self.guard.facts(access.target, self.context)
-        denied = self._denied("edit", access, facts)
-        if denied is not None:
-            return denied
-        if self.mode == "plan":
-            return Verdict("refuse", _PLAN_HINT)
-        barred = self._barred(access.target, facts)
-        if barred is not None:
-            return barred
-        asked = self._rule("ask", "edit", facts)
-        if asked is not None and self.mode != "yolo":
-            return Verdict("ask", f"the rule {asked.text} ({asked.place}) asks", _ONCE)
-        if self.mode == "yolo" or self._rule("allow", "edit", facts):
-            return _ALLOW
-        return self._unless_granted(access, self._ordinary_edit(access.target, facts))
-
-    def _barred(self, shown: str, facts: PathFacts) -> Verdict | None:
-        """What protects a file from edits in every mode."""
-        if facts.protection == "refuse":
-            return Verdict("refuse", f"{shown}: {facts.reason} are never changed by tools.")
-        if facts.kind in _UNREADABLE:
-            return Verdict("refuse", f"{shown} is a {facts.kind} file; it cannot be written.")
-        named = self._named(facts, "edit")
-        if facts.is_hidden and self.mode == "yolo" and not named:
-            return Verdict("refuse", f"{shown} holds {facts.reason}; only a rule opens it.")
-        if facts.protection == "person" or (facts.is_hidden and not named):
-            return Verdict("ask", f"{shown}: {facts.reason}", _ONCE)
-        if facts.protection == "ask" and not named:
-            return Verdict("ask", f"{shown}: {facts.reason}", _ONCE, f"edit({facts.path})")
-        return None
-
-    def _ordinary_edit(self, shown: str, facts: PathFacts) -> Verdict:
-        rule = f"edit({facts.path})"
-        if facts.root is None:
-            return Verdict("ask", f"{shown} is outside the workspace", _ANY, rule)
-        if facts.links > 1:
-            return Verdict("ask", f"{shown} has {facts.links} names, not all seen here", _ONCE)
-        if facts.is_secret:
-            return Verdict("ask", f"{shown} may hold secrets", _ANY, rule)
-        if not self.is_interactive:
-            return _ALLOW
-        rule = f"edit({facts.path.relative_to(facts.root)})"
-        return Verdict("ask", "it changes a file of the workspace", _ANY, rule)
 
     def _outward(self, access: Access, covers: Callable[[Rule, str], bool], exact: str) -> Verdict:
         def matching(kind: Kind) -> Rule | None:
@@ -306,47 +237,31 @@ class Policy:
             return next((rule for rule in rules if covers(rule, access.target)), None)
 
         if denied := matching("deny"):
-            return Verdict("refuse", _denial(denied))
+            return Verdict("refuse", denial(denied))
         if self.mode == "yolo":
-            return _ALLOW
+            return ALLOW
         where = "reaches the network" if access.kind == "web_fetch" else "leaves keen"
         if asked := matching("ask"):
-            return Verdict("ask", f"the rule {asked.text} ({asked.place}) asks", _ONCE)
+            return Verdict("ask", f"the rule {asked.text} ({asked.place}) asks", ONCE)
         if matching("allow"):
-            return _ALLOW
-        question = Verdict("ask", f"{access.target} {where}", _ANY, exact)
+            return ALLOW
+        question = Verdict("ask", f"{access.target} {where}", ANY, exact)
         return self._unless_granted(access, question)
 
     def _unless_granted(self, access: Access, verdict: Verdict) -> Verdict:
-        facts = None
-        if access.kind in ("read", "edit"):
-            facts = self.guard.facts(access.target, self.context)
-        is_granted = "session" in verdict.choices and self._grants.covers_path(access, facts)
-        return _ALLOW if is_granted else verdict
+        """The verdict, unless this very thing was allowed before. In yolo no read is a question."""
+        if verdict.kind != "ask":
+            return verdict
+        is_place = access.kind in ("read", "edit")
+        facts = self.guard.facts(access.target, self.context) if is_place else None
+        if "session" in verdict.choices and self._grants.covers_path(access, facts):
+            return ALLOW
+        if self.mode == "yolo" and access.kind == "read" and self.is_interactive:
+            return Verdict("refuse", f"{verdict.reason}; {_YOLO_HINT}")
+        return verdict
 
-    def _rule(self, kind: Kind, subject: str, facts: PathFacts) -> Rule | None:
-        rules = (rule for rule in self.rules if rule.kind == kind and rule.subject == subject)
-        roots = self.context.roots
-        return next((rule for rule in rules if covers_path(rule, facts.path, roots)), None)
-
-    def _denied(self, subject: str, access: Access, facts: PathFacts) -> Verdict | None:
-        """Both the spelling and where it leads are held against deny rules."""
-        literal = replace(facts, path=Path(access.target))
-        rule = self._rule("deny", subject, facts) or self._rule("deny", subject, literal)
-        return Verdict("refuse", _denial(rule)) if rule is not None else None
-
-    def _named(self, facts: PathFacts, subject: str) -> bool:
-        roots = self.context.roots
-        return any(
-            names_path(rule, facts.path, roots)
-            for rule in self.rules
-            if rule.kind == "allow" and rule.subject == subject
-        )
-
-    def _names_secret(self, facts: PathFacts) -> bool:
-        roots = self.context.roots
-        rules = (r for r in self.rules if r.kind == "allow" and r.subject == "read")
-        return any(names_secret(rule, facts.path, roots) for rule in rules)
+    def _places(self) -> PlaceJudge:
+        return PlaceJudge(self.mode, self.rules, self.context, self.guard, self.is_interactive)
 
     def _unasked(self, tool: str, verdict: Verdict) -> str:
         """The refusal where nobody can be asked, and what would have let the call through."""
@@ -381,13 +296,6 @@ class Policy:
             self.faults.append(f"{rule.origin}: a project cannot allow anything ({rule.text}).")
             return
         self._rules.append(rule)
-
-
-def _denial(rule: Rule) -> str:
-    return (
-        f"The rule {rule.text} ({rule.place}) denies this. Do not try to get around it; go on "
-        "without it or say what you need."
-    )
 
 
 def by_source(rules: Sequence[Rule]) -> list[Rule]:
