@@ -6,7 +6,7 @@ from keen import sanitize
 from keen.app.desk import Wanted
 from keen.app.doings import present_model
 from keen.app.screens.opening import Opening
-from keen.core.messages import User
+from keen.core.errors import CompactionError
 
 
 def new(screen: Opening, _argument: str) -> None:
@@ -31,36 +31,19 @@ async def undo_compaction(screen: Opening) -> None:
     if engine is None or engine.recorder is None:
         screen.say("Without a saved session no compaction can be taken back.", "warning")
         return
-    from keen.session.projection import conversation, last_compaction
-    from keen.session.records import CompactionReverted, Record
-
-    records = await engine.recorder.records()
-    last = last_compaction(records)
-    if last is None:
-        screen.say("There is no compaction to take back.", "warning")
+    try:
+        undone = await engine.undo_compaction()
+    except CompactionError as error:
+        screen.say(sanitize.block(str(error)), "warning")
         return
-    reverted = CompactionReverted(seq=last.seq)
-    undone = Record(records[-1].seq + 1, records[-1].ts, CompactionReverted.kind, reverted)
-    history = conversation([*records, undone])
-    talk = engine.conversation
-    size, room = talk.turn(User("")).size_of(history), talk.sampler.budget.effective
-    if size > room:
-        screen.say(
-            f"The conversation before it measures {size:,} tokens and {room:,} fit: it stays "
-            "compacted.",
-            "warning",
-        )
-        return
-    await engine.recorder.reverted(last.seq)
-    talk.history = history
-    talk.sampler.meter.reset()
-    talk.sampler.view.reset()
     screen.tally.context = None
     screen.show_status()
-    screen.say(
-        f"The last compaction was taken back: about {size:,} tokens. Raw tool outputs from before "
-        "it are gone; what was called and how it ended is there."
+    results = (
+        "Raw tool outputs from before it are back too."
+        if undone.is_raw
+        else "Raw tool outputs from before it are gone; what was called and how it ended is there."
     )
+    screen.say(f"The last compaction was taken back: about {undone.tokens:,} tokens. {results}")
 
 
 def sessions(screen: Opening, argument: str) -> None:
@@ -95,34 +78,10 @@ def fork(screen: Opening, _argument: str) -> None:
 
 
 async def rewind(screen: Opening, _argument: str) -> None:
-    """Back to before one of the person's messages, in a copy of the session."""
-    engine = screen.engine
-    if engine is None or engine.recorder is None or not engine.conversation.history:
-        screen.notify_person("There is nothing to go back to yet.")
-        return
-    from keen.app.screens.sheet import ListSheet, Row
-    from keen.session.records import UserMessage
+    """Back to before one of the person's messages: conversation, files, or both."""
+    from keen.app.screens.rewind import pick
 
-    records = await engine.recorder.records()
-    said = {
-        str(record.seq): record.payload.content
-        for record in records
-        if isinstance(record.payload, UserMessage) and not record.payload.steering
-    }
-    rows = [
-        Row(seq, sanitize.line(" ".join(text[:200].split())))
-        for seq, text in reversed(said.items())
-    ]
-    session_id, present = engine.session_id or "", present_model(screen)
-
-    def chosen(seq: str | None) -> None:
-        if seq is not None:
-            screen.open(Wanted("fork", session_id, present, upto=int(seq) - 1))
-            screen.prompt.set_text(said[seq])
-            screen.prompt_changed()
-
-    hint = "Enter goes back to before it, in a copy · files are not changed back · Esc closes"
-    screen.host.push_screen(ListSheet("Rewind to before", rows, screen.look, hint=hint), chosen)
+    await pick(screen)
 
 
 async def export(screen: Opening, argument: str) -> None:

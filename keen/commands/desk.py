@@ -28,6 +28,7 @@ from keen.themes import Palette
 if TYPE_CHECKING:
     from keen._settings import Settings
     from keen.commands._place import Place
+    from keen.engine import Engine
     from keen.session.records import Record
 
 
@@ -52,6 +53,7 @@ class AppDesk:
         opened = await sessions.open_session(asked, self._environment, is_interactive=True)
         engine = opened.engine
         self._settings = engine.settings
+        await asyncio.to_thread(_keep_files, engine, opened.records)
         is_trusted = await asyncio.to_thread(self._is_trusted)
         sandbox = engine.conversation.toolbox.policy.sandbox
         return Opened(engine, opened.records, is_trusted=is_trusted, sandbox=sandbox)
@@ -315,6 +317,17 @@ class AppDesk:
                 root = trust.project_root(place.cwd) if place.is_trusted else None
                 found = instructions(place.cwd, root, place.paths.config / "AGENTS.md")
                 return found.text or "There are none: AGENTS.md of a trusted folder, or your own."
+
+
+def _keep_files(engine: Engine, records: Sequence[Record]) -> None:
+    """Have edits note what they change, for /rewind; a session in memory only keeps nothing."""
+    from keen.session import snapshots
+
+    recorder = engine.recorder
+    if recorder is not None and recorder.log.path is not None:
+        kept = snapshots.opened(recorder.log.path, records, lambda: recorder.message_seq)
+        toolbox = engine.conversation.toolbox
+        toolbox.context = replace(toolbox.context, keep=kept.keep)
 
 
 def _import_sessions() -> Any:

@@ -62,6 +62,8 @@ class Recorder:
         self._recorded = Usage()
         self._context_tokens = 0
         self._bytes = 0
+        self.message_seq = 0
+        """The number of the message that began the last turn; 0 before this process's first."""
 
     @property
     def session_id(self) -> str:
@@ -102,7 +104,7 @@ class Recorder:
         unfinished = () if self._segments.is_empty else (self._segments.take(interrupted=True),)
         self._unrecorded = self._recorded = Usage()
         self._bytes = 0
-        await self._append(*unfinished, UserMessage.of(user))
+        self.message_seq = await self._append(*unfinished, UserMessage.of(user))
 
     async def commit(self, replacement: History, receipt: Receipt) -> None:
         """Record what a compaction left, with the turn so far, in one write.

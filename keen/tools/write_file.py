@@ -70,6 +70,7 @@ class WriteFile:
         if current is not None and old == content:
             self._memory.note(path, current.status, content)
             return Outcome(f"{name} already has exactly this content.")
+        context.keep(path, old, content)
         status = replace(path, content, None if current is None else current.status)
         self._memory.note(path, status, content)
         return Outcome(_report(content, name, current))
