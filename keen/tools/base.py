@@ -46,6 +46,10 @@ async def _nowhere(_event: Event) -> None:
     return
 
 
+def _keep_nothing(_path: Path, _before: bytes | None, _after: bytes) -> None:
+    return
+
+
 async def _nobody(_questions: tuple[Question, ...]) -> tuple[str, ...] | None:
     return None
 
@@ -64,6 +68,8 @@ class Context:
     ask: Callable[[tuple[Question, ...]], Awaitable[tuple[str, ...] | None]] = _nobody
     forward: Callable[[Event], Awaitable[None]] = _nowhere
     """Takes events of a conversation below this one to whoever watches this one."""
+    keep: Callable[[Path, bytes | None, bytes], None] = _keep_nothing
+    """Told, before a tool edits a file, its old bytes (None: no file) and the new; blocking."""
     search: Callable[[str], str] | None = None
     """Searches the whole session log (recall); blocking."""
     environment: dict[str, str] = field(default_factory=dict[str, str])

@@ -89,6 +89,7 @@ class EditFile:
         after = _applied(before, edits, name)
         content = after.encoded()
         is_stale = self._memory.is_stale(path, current.status, current.content)
+        context.keep(path, current.content, content)
         status = replace(path, content, current.status)
         if not is_stale:
             self._memory.note(path, status, content)
