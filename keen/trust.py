@@ -15,7 +15,7 @@ from typing import Final
 
 from keen import _files
 from keen.core.errors import ConfigError
-from keen.core.messages import JsonObject
+from keen.core.messages import Json, JsonObject
 from keen.paths import Paths
 
 TAKE_EFFECT: Final = (
@@ -51,27 +51,48 @@ def is_trusted(path: Path, paths: Paths) -> bool:
 
 def trust(path: Path, paths: Paths) -> None:
     """Remember the user's yes. Raises: ConfigError when it cannot be stored."""
-    unit = str(_trusted_unit(path))
+    now: Json = datetime.now(UTC).isoformat(timespec="seconds")
+    _remember(path, paths, folders=now, refused=None)
 
-    def add(value: JsonObject) -> None:
-        folders = value.get("folders")
-        kept = folders if isinstance(folders, dict) else {}
-        kept[unit] = datetime.now(UTC).isoformat(timespec="seconds")
-        value["folders"] = kept
 
-    _files.update_json(paths.trust_file, add)
+def refuse(path: Path, paths: Paths) -> None:
+    """Remember the user's no to what would take effect now; it takes back an earlier yes.
+
+    Raises: ConfigError when it cannot be stored.
+    """
+    names: Json = [*what_would_take_effect(path)]
+    _remember(path, paths, folders=None, refused=names)
 
 
 def distrust(path: Path, paths: Paths) -> None:
     """Forget the user's yes. Raises: ConfigError when that cannot be stored."""
+    _remember(path, paths, folders=None)
+
+
+def is_refused(path: Path, paths: Paths) -> bool:
+    """True when the user said no to everything that would take effect now: then nobody asks."""
+    try:
+        refused = _files.read_json(paths.trust_file).get("refused")
+    except ConfigError:
+        return False
+    names = refused.get(str(_trusted_unit(path))) if isinstance(refused, dict) else None
+    return isinstance(names, list) and set(what_would_take_effect(path)) <= {*map(str, names)}
+
+
+def _remember(path: Path, paths: Paths, **answers: Json) -> None:
+    """Store an answer for what a yes covers, in the table of its name; None takes it out."""
     unit = str(_trusted_unit(path))
 
-    def remove(value: JsonObject) -> None:
-        folders = value.get("folders")
-        if isinstance(folders, dict):
-            folders.pop(unit, None)
+    def change(value: JsonObject) -> None:
+        for name, answer in answers.items():
+            found = value.get(name)
+            table: JsonObject = found if isinstance(found, dict) else {}
+            table.pop(unit, None)
+            if answer is not None:
+                table[unit] = answer
+            value[name] = table
 
-    _files.update_json(paths.trust_file, remove)
+    _files.update_json(paths.trust_file, change)
 
 
 def project_root(path: Path) -> Path:

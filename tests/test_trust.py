@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from keen.paths import Paths
-from keen.trust import distrust, is_trusted, project_root, trust, what_would_take_effect
+from keen.trust import (
+    distrust,
+    is_refused,
+    is_trusted,
+    project_root,
+    refuse,
+    trust,
+    what_would_take_effect,
+)
 
 
 @pytest.fixture
@@ -219,3 +227,29 @@ def test_no_pointer_is_read_that_is_not_a_small_file(
 
     assert not is_trusted(hostile, paths)
     assert project_root(hostile) == hostile
+
+
+def test_a_no_is_remembered_until_something_new_would_take_effect(
+    paths: Paths, repository: Path
+) -> None:
+    (repository / "AGENTS.md").write_text("Say moo.\n")
+    assert not is_refused(repository, paths)
+
+    refuse(repository / "sub", paths)
+
+    assert is_refused(repository, paths)
+    assert not is_trusted(repository, paths)
+    (repository / ".mcp.json").write_text("{}")
+    assert not is_refused(repository, paths)
+
+
+def test_yes_and_no_take_each_other_back(paths: Paths, repository: Path) -> None:
+    (repository / "AGENTS.md").write_text("Say moo.\n")
+    trust(repository, paths)
+
+    refuse(repository, paths)
+    assert not is_trusted(repository, paths)
+
+    trust(repository, paths)
+    assert is_trusted(repository, paths)
+    assert not is_refused(repository, paths)

@@ -37,6 +37,8 @@ class Opened:
     engine: Engine
     records: tuple[Record, ...] = ()
     is_trusted: bool = True
+    asks_trust: bool = False
+    """True when nobody has said yet whether this folder's files take effect."""
     sandbox: str = ""
     """`full`, `fs-only` or `none`; empty when it is not known."""
 

@@ -54,9 +54,14 @@ class AppDesk:
         engine = opened.engine
         self._settings = engine.settings
         await asyncio.to_thread(_keep_files, engine, opened.records)
-        is_trusted = await asyncio.to_thread(self._is_trusted)
-        sandbox = engine.conversation.toolbox.policy.sandbox
-        return Opened(engine, opened.records, is_trusted=is_trusted, sandbox=sandbox)
+        is_trusted, is_asking = await asyncio.to_thread(self._trusts)
+        return Opened(
+            engine,
+            opened.records,
+            is_trusted=is_trusted,
+            asks_trust=is_asking,
+            sandbox=engine.conversation.toolbox.policy.sandbox,
+        )
 
     def _asked(self, wanted: Wanted) -> Options:
         """The command line with what the person wants now."""
@@ -83,12 +88,14 @@ class AppDesk:
                     is_fork=wanted.upto is None,
                 )
 
-    def _is_trusted(self) -> bool:
+    def _trusts(self) -> tuple[bool, bool]:
+        """Whether nothing of the folder is held back, and whether to ask about it."""
         from keen import trust
 
-        if trust.is_trusted(self._options.cwd, self._paths):
-            return True
-        return not trust.what_would_take_effect(self._options.cwd)
+        cwd, paths = self._options.cwd, self._paths
+        if trust.is_trusted(cwd, paths) or not trust.what_would_take_effect(cwd):
+            return True, False
+        return False, not trust.is_refused(cwd, paths)
 
     async def trust(self) -> tuple[str, ...]:
         from keen import trust
@@ -98,7 +105,7 @@ class AppDesk:
     async def set_trust(self, is_trusted: bool) -> None:
         from keen import trust
 
-        act = trust.trust if is_trusted else trust.distrust
+        act = trust.trust if is_trusted else trust.refuse
         await asyncio.to_thread(act, self._options.cwd, self._paths)
 
     # Sessions.

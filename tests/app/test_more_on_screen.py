@@ -113,6 +113,29 @@ async def test_a_new_folder_is_asked_about_and_its_files_count_only_after_a_yes(
             assert "Say moo." in provider.requests[1].text
 
 
+async def test_a_no_to_trust_is_remembered_and_asked_again_by_command(
+    keen: Start, chat: Dialect, workspace: Path
+) -> None:
+    await asyncio.to_thread((workspace / "AGENTS.md").write_text, "Say moo.\n")
+    async with FakeProvider(chat.says("One.")) as provider:
+        async with keen(provider) as terminal:
+            await terminal.until("Do you trust this folder?")
+            await terminal.quiet(0.4)
+            terminal.type("1")
+            await terminal.gone("Do you trust this folder?")
+            await terminal.ready()
+            terminal.press("ctrl+d")
+            await terminal.ended()
+        async with keen(provider) as terminal:
+            await terminal.ready()
+            await terminal.until("untrusted")
+            await terminal.say("hello")
+            await terminal.until("One.")
+            assert "Do you trust" not in terminal.text
+            await terminal.say("/trust")
+            await terminal.until("Yes, I trust this folder")
+
+
 async def test_files_are_offered_behind_an_at_sign(keen: Start, chat: Dialect) -> None:
     async with FakeProvider(chat.says("Ok.")) as provider, keen(provider) as terminal:
         await terminal.ready()

@@ -101,7 +101,7 @@ class Opening(Driving):
         opened = self.opened
         if opened is None or not self.driver.is_idle:
             return
-        if wanted.kind == "start" and not opened.is_trusted and before is None:
+        if wanted.kind == "start" and opened.asks_trust and before is None:
             await self._ask_trust()
         else:
             self.turn_over(is_by_itself=not self.outbox.is_held)
@@ -112,15 +112,17 @@ class Opening(Driving):
         shown = ", ".join(map(sanitize.line, names))
         question = Question(
             f"Do you trust this folder? These files of it would take effect: {shown}",
-            ("No, work without them", "Yes, and remember it"),
+            ("No, work without them: /trust asks again", "Yes, and remember it"),
         )
 
         def answered(answers: tuple[str, ...] | None) -> None:
             if answers and answers[0].startswith("Yes"):
                 self.is_opening = True
                 self.run_quietly(self.trusted(is_trusted=True), "trust")
-            else:
-                self.turn_over(is_by_itself=not self.outbox.is_held)
+                return
+            if answers:
+                self.run_quietly(self.desk.set_trust(is_trusted=False), "trust")
+            self.turn_over(is_by_itself=not self.outbox.is_held)
 
         self.post_message(AnswerWanted((question,), answered))
 
