@@ -16,6 +16,7 @@ from keen.core.errors import KeenError
 from keen.core.messages import History, Json, Message, ToolCall, ToolResult, Usage, User
 
 Trigger: TypeAlias = Literal["proactive", "forced", "manual"]
+SubagentState: TypeAlias = Literal["queued", "running", "done", "failed", "interrupted"]
 Choice: TypeAlias = Literal["once", "session", "project", "deny"]
 
 
@@ -116,6 +117,27 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class SubagentProgress:
+    """Where one subagent of the running `task` call stands; replaces what was said of it before.
+
+    `task` calls run one at a time, so that the call that is open is meant. Nothing of a subagent's
+    conversation is ever told in another event but its questions.
+    """
+
+    number: int
+    """Its place in the call, from 1."""
+    agent: str
+    state: SubagentState
+    doing: str = ""
+    """A tool with its argument, or why it failed; one line, not yet harmless to a terminal."""
+    tools: int = 0
+    """Calls that are finished."""
+    tokens: int = 0
+    """Input and output of all its requests."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Rewound:
     """The request is sent again as number `attempt` after `delay` seconds; its deltas are void."""
 
@@ -203,6 +225,7 @@ Event: TypeAlias = (
     | ToolStarted
     | ToolProgress
     | ToolFinished
+    | SubagentProgress
     | Rewound
     | UsageReported
     | CompactionStarted
