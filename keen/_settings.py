@@ -44,6 +44,26 @@ def _threshold(value: float) -> float:
     return value
 
 
+def _matcher(value: str) -> str:
+    try:
+        re.compile("" if value == "*" else value)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f'a regular expression, or "*" for all ({error})') from error
+    return value
+
+
+def _program(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value[0].strip():
+        raise ValueError("a program first, then its arguments")
+    if any("\0" in word for word in value):
+        raise ValueError("words without the character NUL")
+    return value
+
+
+def _program_or_none(value: tuple[str, ...]) -> tuple[str, ...]:
+    return _program(value) if value else value
+
+
 def _key(value: str) -> str:
     if not value.isascii() or not value.isprintable():
         raise ValueError("a key: one line of plain ASCII characters")
@@ -64,6 +84,8 @@ _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 Key: TypeAlias = Annotated[str, AfterValidator(_key)]
 Headers: TypeAlias = Annotated[dict[str, str], AfterValidator(_headers)]
 Strings: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+Command: TypeAlias = Annotated[Strings, Field(min_length=1), AfterValidator(_program)]
+CommandOrNone: TypeAlias = Annotated[Strings, AfterValidator(_program_or_none)]
 ModelName: TypeAlias = Annotated[str, AfterValidator(_model_name)]
 WebAddress: TypeAlias = Annotated[str, AfterValidator(_web_address)]
 Tokens: TypeAlias = Annotated[int, Field(gt=0)]
@@ -133,6 +155,8 @@ class UiSettings(Table):
     copy_on_select: bool = True
     while_running: Literal["queue", "steer"] = "queue"
     notify: Literal["off", "unfocused", "always"] = "unfocused"
+    notify_command: CommandOrNone = ()
+    status_command: CommandOrNone = ()
 
 
 class SessionSettings(Table):
@@ -157,10 +181,14 @@ class McpSettings(Table):
 
 
 class Hook(Table):
-    """A command that runs at an event, for the tools that `matcher` names (all when empty)."""
+    """A command that runs at an event, for the tools that `matcher` names (all when empty).
 
-    command: Annotated[Strings, Field(min_length=1)]
-    matcher: str = ""
+    `timeout` in seconds.
+    """
+
+    command: Command
+    matcher: Annotated[str, AfterValidator(_matcher)] = ""
+    timeout: Annotated[float, Field(ge=1, le=600)] = 60
 
 
 class Settings(Table):
@@ -212,6 +240,8 @@ def expectation(kind: str, message: str, context: dict[str, object]) -> str:
             return f"a number above {context.get('gt')}"
         case "greater_than_equal":
             return f"a number of at least {context.get('ge')}"
+        case "less_than_equal":
+            return f"a number of at most {context.get('le')}"
         case "value_error":
             return str(context.get("error"))
         case _:
