@@ -15,6 +15,7 @@ from keen.core.events import Emit, Event, UsageReported
 from keen.core.messages import User
 
 if TYPE_CHECKING:
+    from keen.agent.sampling import Sampler
     from keen.engine import Engine
 
 QUESTION: Final = (
@@ -31,14 +32,24 @@ _SHARE: Final = 70
 """Percent of the budget that the conversation may take."""
 
 
-async def aside(engine: Engine, instruction: str, emit: Emit, *, may_read: bool) -> None:
+async def aside(
+    engine: Engine,
+    instruction: str,
+    emit: Emit,
+    *,
+    may_read: bool,
+    other: Sampler | None = None,
+) -> None:
     """One turn over the conversation as text; nothing of it is kept but what it cost.
+
+    `other` answers in place of the conversation's model, and keeps its own account.
 
     Raises: CompactionError when the conversation cannot be made to fit.
     """
     talk = engine.conversation
-    sampler = replace(talk.sampler, meter=Meter(talk.sampler.meter.ratio), view=View())
-    limit = talk.sampler.budget.effective * _SHARE // 100
+    own = replace(talk.sampler, meter=Meter(talk.sampler.meter.ratio), view=View())
+    sampler = other or own
+    limit = sampler.budget.effective * _SHARE // 100
     transcript = flattened(talk.history, limit) if talk.history else "(Nothing was said yet.)"
     if transcript is None:
         raise CompactionError("The conversation is too long for this; /compact first.")
@@ -66,5 +77,6 @@ async def aside(engine: Engine, instruction: str, emit: Emit, *, may_read: bool)
     try:
         await turn.run(without_usage)
     finally:
-        talk.sampler.requests += sampler.requests - requests
-        talk.sampler.spent += sampler.spent - spent
+        if other is None:
+            talk.sampler.requests += sampler.requests - requests
+            talk.sampler.spent += sampler.spent - spent

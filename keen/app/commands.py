@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias
 
 from keen import sanitize
 from keen.app import doings, reports, session_doings
+from keen.app import skills as skill_doings
 from keen.app.screens.opening import Opening
 
 Run: TypeAlias = Callable[[Opening, str], Coroutine[Any, Any, None] | None]
@@ -82,6 +83,10 @@ COMMANDS: Final[tuple[SlashCommand, ...]] = (
     SlashCommand("permissions", "the rules in force", reports.permissions),
     SlashCommand("memory", "the instructions keen reads", reports.memory),
     SlashCommand("init", "have an AGENTS.md written for this project", doings.init, "idle"),
+    SlashCommand(
+        "skills", "skills and commands of yours and the project's", skill_doings.skills,
+        argument="[reload|on NAME|off NAME]",
+    ),
     SlashCommand("mcp", "configured MCP servers", reports.mcp),
     SlashCommand("hooks", "configured hooks", reports.hooks),
     SlashCommand("theme", "colours", doings.theme, argument="[NAME]"),
@@ -106,9 +111,9 @@ def find(name: str) -> SlashCommand | None:
     )
 
 
-def unknown(name: str) -> str:
-    """What is said of a name that is none."""
-    names = [name for one in COMMANDS for name in (one.name, *one.aliases)]
+def unknown(name: str, others: Iterable[str] = ()) -> str:
+    """What is said of a name that is none. `others`: names that are no commands of keen's."""
+    names = [*(name for one in COMMANDS for name in (one.name, *one.aliases)), *others]
     near = get_close_matches(name.casefold(), names, n=1)
     hint = f" Did you mean /{near[0]}?" if near else " /help lists what there is."
     return f"Unknown command: /{sanitize.line(name)}.{hint}"

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from keen import sanitize
 from keen.app.commands import COMMANDS, find
 from keen.app.fuzzy import ranked
 from keen.app.screens.opening import Opening
+from keen.app.skills import slash_entries
 from keen.app.widgets.panels import Suggestion
+
+if TYPE_CHECKING:
+    from keen.extend.skills import SlashEntry
 
 Offer: TypeAlias = Literal["", "command", "file", "history", "search"]
 
@@ -57,7 +62,7 @@ class Completion:
         if self._closed_at:
             pass
         elif text.startswith("/") and "\n" not in text and " " not in text:
-            self._offer, rows = "command", _commands(text[1:])
+            self._offer, rows = "command", self._commands(text[1:])
         elif (match := _FILE.search(prompt.text_before_cursor)) is not None:
             self._offer, rows = "file", self._matching_files(match[1])
         if rows:
@@ -93,7 +98,8 @@ class Completion:
     def _accept_command(self, chosen: Suggestion) -> None:
         command = find(chosen.value[1:])
         self._end()
-        if command is not None and command.argument:
+        if command is None or command.argument:
+            # What is no command of keen's is sent to the model: never by the key that completes.
             self._screen.prompt.set_text(chosen.value + " ")
         else:
             self._screen.prompt.set_text("")
@@ -187,25 +193,40 @@ class Completion:
             self._files = files
             self.update()
 
+    # Commands.
 
-def _commands(wanted: str) -> list[Suggestion]:
+    def _commands(self, wanted: str) -> list[Suggestion]:
+        """Commands that begin so, keen's own first; else what comes near."""
+        entries = slash_entries(self._screen.engine)
+        rows = _own_commands(wanted.casefold()) + _added_commands(wanted.casefold(), entries)
+        if rows or len(wanted) < 2:
+            return rows
+        every = {row.value: row for row in (*_own_commands(""), *_added_commands("", entries))}
+        return [every[name] for name in ranked(wanted.casefold(), list(every), most=5)]
+
+
+def _own_commands(beginning: str) -> list[Suggestion]:
+    """Commands of keen's; those whose alias begins so come last."""
     rows: list[Suggestion] = []
     others: list[Suggestion] = []
-    exact = wanted.casefold()
     for command in COMMANDS:
         names = (command.name, *command.aliases)
-        hit = next((name for name in names if name.startswith(exact)), None)
+        hit = next((name for name in names if name.startswith(beginning)), None)
         if hit is not None:
             label = f"/{hit} {command.argument}".rstrip()
             row = Suggestion(f"/{hit}", label, command.help)
             (rows if hit == command.name else others).append(row)
-    rows += others
-    if not rows and len(exact) > 1:
-        near = ranked(exact, [command.name for command in COMMANDS], most=5)
-        for name in near:
-            command = find(name)
-            if command is not None:
-                rows.append(
-                    Suggestion(f"/{name}", f"/{name} {command.argument}".rstrip(), command.help)
-                )
-    return rows
+    return rows + others
+
+
+def _added_commands(beginning: str, entries: Sequence[SlashEntry]) -> list[Suggestion]:
+    """Skills and commands that are not keen's; a part behind a colon counts as a beginning."""
+    found = {False: list[Suggestion](), True: list[Suggestion]()}
+    for entry in entries:
+        name = entry.name.casefold()
+        is_first = name.startswith(beginning)
+        if is_first or any(part.startswith(beginning) for part in name.split(":")):
+            label = sanitize.line(f"/{entry.name} {entry.argument_hint}".rstrip())
+            detail = f"{sanitize.line(entry.description)} ({entry.scope})"
+            found[is_first].append(Suggestion(f"/{entry.name}", label, detail))
+    return found[True] + found[False]

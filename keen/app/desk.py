@@ -11,6 +11,8 @@ from keen.themes import Palette
 
 if TYPE_CHECKING:  # heavy to import, and needed before the first frame by nobody
     from keen._settings import Settings
+    from keen.agent.sampling import Sampler
+    from keen.core.models import ModelSpec
     from keen.engine import Engine
     from keen.session.records import Record
 
@@ -65,8 +67,6 @@ class ModelRow:
     name: str
     detail: str
     """Window, price."""
-    window: int = 0
-    """Tokens; 0 where nobody said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,14 @@ class Desk(Protocol):
         ...
 
     async def models(self, provider: str = "") -> Sequence[ModelRow]: ...
+
+    async def model(self, name: str) -> ModelSpec:
+        """What is known of PROVIDER/MODEL[:EFFORT]. Raises: ConfigError."""
+        ...
+
+    async def sampler(self, name: str) -> Sampler:
+        """What asks PROVIDER/MODEL[:EFFORT], for the caller to close. Raises: ConfigError."""
+        ...
 
     async def local_models(self) -> Sequence[ModelRow]:
         """Models of servers found on this machine."""

@@ -15,8 +15,6 @@ from keen.core.errors import ConfigError
 from keen.core.messages import User
 from keen.core.models import EFFORTS, Effort
 
-_FULL: Final = 80
-"""Percent of a model's window that a conversation may fill before keen warns."""
 _INIT: Final = (
     "Look at this project and write AGENTS.md in its root: what it is, how it is built, tested and "
     "checked (exact commands), how the code is laid out, and the conventions a newcomer would get "
@@ -27,7 +25,7 @@ _INIT: Final = (
 def model(screen: Opening, argument: str) -> None:
     """Another model, by name or from the list."""
     if argument:
-        _switch(screen, argument, 0)
+        switch(screen, argument)
     else:
         screen.run_quietly(_pick_model(screen), "pick")
 
@@ -36,7 +34,6 @@ async def _pick_model(screen: Opening) -> None:
     from keen.app.screens.sheet import ListSheet, Row
 
     rows: Sequence[ModelRow] = await screen.desk.models()
-    windows = {row.name: row.window for row in rows}
     present = screen.engine.model if screen.engine is not None else ""
     sheet = ListSheet(
         f"Model (now {present or 'none'})",
@@ -47,34 +44,41 @@ async def _pick_model(screen: Opening) -> None:
 
     def chosen(name: str | None) -> None:
         if name:
-            _switch(screen, name, windows.get(name, 0))
+            switch(screen, name)
 
     screen.host.push_screen(sheet, chosen)
 
 
-def _switch(screen: Opening, name: str, window: int) -> None:
+def switch(screen: Opening, name: str) -> None:
     """Go on with another model; a conversation that would not fit is compacted first."""
+    screen.run_quietly(_switch(screen, name), "switch")
+
+
+async def _switch(screen: Opening, name: str) -> None:
     engine = screen.engine
-    size = screen.tally.context or 0
-    if engine is not None and window and size * 100 > window * _FULL:
-        from keen.app.screens.sheet import ListSheet, Row
-
-        rows = [
-            Row("compact", f"Compact with {engine.model} first, then switch"),
-            Row("switch", "Switch at once"),
-        ]
-        title = f"The conversation has {size:,} tokens; {name} holds {window:,}."
-
-        def chosen(way: str | None) -> None:
-            if way == "compact":
-                screen.afterwards = lambda: _open_with(screen, name)
-                screen.compact("")
-            elif way == "switch":
-                _open_with(screen, name)
-
-        screen.host.push_screen(ListSheet(title, rows, screen.look), chosen)
+    if engine is None or not engine.conversation.history:
+        _open_with(screen, name)
         return
-    _open_with(screen, name)
+    spec = await screen.desk.model(name)
+    if engine.fits(spec):
+        _open_with(screen, name)
+        return
+    from keen.app.screens.sheet import ListSheet, Row
+
+    rows = [
+        Row("compact", f"Compact with {engine.model} first, then switch"),
+        Row("switch", "Switch at once", "it is compacted by the new model as far as that can"),
+    ]
+
+    def chosen(way: str | None) -> None:
+        if way == "compact":
+            screen.afterwards = lambda: _open_with(screen, name)
+            screen.compact("")
+        elif way == "switch":
+            _open_with(screen, name)
+
+    title = f"The conversation does not fit {spec.name}, whose window is {spec.window:,} tokens."
+    screen.host.push_screen(ListSheet(title, rows, screen.look), chosen)
 
 
 def _open_with(screen: Opening, name: str) -> None:
@@ -169,7 +173,7 @@ def login(screen: Opening, argument: str) -> None:
 
     def done(name: str | None) -> None:
         if name:
-            _switch(screen, name, 0)
+            switch(screen, name)
 
     screen.host.push_screen(SetupScreen(screen.desk, screen.look, "", argument.strip()), done)
 
@@ -197,11 +201,18 @@ def aside(screen: Opening, argument: str) -> None:
 
 
 def review(screen: Opening, argument: str) -> None:
-    """A critical look at what was done, by the model with tools that only read."""
+    """A critical look at what was done, with tools that only read; `-m` names another model."""
     from keen.app.aside import REVIEW
 
+    first, _, rest = argument.partition(" ")
+    name, _, focus = (
+        rest.strip().partition(" ") if first in ("-m", "--model") else ("", "", argument)
+    )
+    if first in ("-m", "--model") and not name:
+        screen.notify_person("/review -m PROVIDER/MODEL [focus]", "warning")
+        return
     screen.show_mine(User(f"/review {argument}".rstrip()))
-    screen.ask_aside(REVIEW + (argument or "everything"), may_read=True)
+    screen.ask_aside(REVIEW + (focus.strip() or "everything"), may_read=True, model=name)
 
 
 def copy(screen: Opening, _argument: str) -> None:

@@ -27,9 +27,12 @@ from keen.themes import Palette
 
 if TYPE_CHECKING:
     from keen._settings import Settings
+    from keen.agent.sampling import Sampler
     from keen.commands._place import Place
+    from keen.core.models import Effort, ModelSpec
     from keen.engine import Engine
     from keen.session.records import Record
+    from keen.wire.base import Endpoint
 
 
 class AppDesk:
@@ -186,9 +189,29 @@ class AppDesk:
         rows: list[ModelRow] = []
         for model in found:
             _, window, _, _, price = row(model)
-            known = model.spec.window if model.spec.is_window_known else 0
-            rows.append(ModelRow(model.spec.name, f"{window} tokens, $ {price}", known))
+            rows.append(ModelRow(model.spec.name, f"{window} tokens, $ {price}"))
         return rows
+
+    async def model(self, name: str) -> ModelSpec:
+        return (await self._known(name))[0]
+
+    async def sampler(self, name: str) -> Sampler:
+        spec, address, effort = await self._known(name)
+        return await asyncio.to_thread(_sampler, spec, address, effort)
+
+    async def _known(self, name: str) -> tuple[ModelSpec, Endpoint, Effort | None]:
+        """A model, where it is and how hard it thinks. Raises: ConfigError."""
+        from keen import providers
+        from keen.wire import catalogue
+
+        place = await asyncio.to_thread(self._place)
+        settings = self._settings or (await asyncio.to_thread(place.load)).settings
+        provider, model, effort = catalogue.parse_model(name)
+        address = providers.endpoint(settings, provider, self._environment, self._paths)
+        spec = await asyncio.to_thread(
+            providers.model_spec, settings, provider, model, paths=self._paths
+        )
+        return await providers.asked(settings, spec, address), address, effort
 
     async def local_models(self) -> Sequence[ModelRow]:
         from keen.commands.models import local_servers
@@ -335,6 +358,13 @@ def _keep_files(engine: Engine, records: Sequence[Record]) -> None:
         kept = snapshots.opened(recorder.log.path, records, lambda: recorder.message_seq)
         toolbox = engine.conversation.toolbox
         toolbox.context = replace(toolbox.context, keep=kept.keep)
+
+
+def _sampler(spec: ModelSpec, address: Endpoint, effort: Effort | None) -> Sampler:
+    from keen.agent.sampling import Sampler
+    from keen.wire.registry import wire_for
+
+    return Sampler(wire_for(spec.client, address), spec, effort=effort)
 
 
 def _import_sessions() -> Any:

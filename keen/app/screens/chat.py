@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from textual import events
@@ -10,6 +11,7 @@ from keen.app.commands import find, unknown
 from keen.app.completion import Completion
 from keen.app.messages import PermissionWanted
 from keen.app.screens.asking import Asking
+from keen.app.skills import expanded, is_call, slash_entries
 from keen.app.widgets.permission import SHORT
 from keen.core.messages import User
 
@@ -259,7 +261,7 @@ class ChatScreen(Asking):
         if stripped in _EXIT_WORDS:
             self.leave()
             return
-        if text.startswith("/") and self.completion.is_command(stripped):
+        if self._is_command(text):
             self._clear(text)
             name, _, argument = stripped[1:].partition(" ")
             self.run_command(name, argument.strip())
@@ -274,6 +276,12 @@ class ChatScreen(Asking):
             return
         self._clear(text)
         self.send(self.prompt.chips.message(text))
+
+    def _is_command(self, text: str) -> bool:
+        """True for a slash command; what calls a skill is a message, put into words when sent."""
+        if not text.startswith("/") or is_call(self.engine, text):
+            return False
+        return self.completion.is_command(text.strip())
 
     def _submit_nothing(self, was_offered: bool) -> None:
         if self.is_busy:
@@ -304,6 +312,16 @@ class ChatScreen(Asking):
         self._steer_message(self.prompt.chips.message(text))
 
     def _steer_message(self, message: User) -> None:
+        if is_call(self.engine, message.text):
+            self.run_quietly(self._steer_expanded(message), "steer")
+        else:
+            self._deliver(message)
+
+    async def _steer_expanded(self, message: User) -> None:
+        """A turn that runs takes messages as they are: what this one calls is read here."""
+        self._deliver(replace(message, text=await expanded(self.engine, message.text)))
+
+    def _deliver(self, message: User) -> None:
         turn = self.engine.turn if self.engine is not None else None
         if self.driver.steer(turn, message):
             self.queue_panel.steering.append(message.text)
@@ -326,17 +344,25 @@ class ChatScreen(Asking):
 
     def run_command(self, name: str, argument: str) -> None:
         command = find(name)
-        if command is None:
-            self.say(unknown(name), "warning")
-        elif command.when == "idle" and self.is_opening:
+        if self.is_opening and (command is None or command.when == "idle"):
             # Typed into the first second: it is done as soon as there is an engine.
             self.afterwards = lambda: self.run_command(name, argument)
+        elif command is None:
+            self._run_added(name, argument)
         elif command.when == "idle" and self.is_busy and not self.is_without_engine:
             self.notify_person(f"/{command.name} waits until nothing runs.", "warning")
         else:
             work = command.run(self, argument)
             if work is not None:
                 self.run_quietly(work, f"command-{command.name}")
+
+    def _run_added(self, name: str, argument: str) -> None:
+        text = f"/{name} {argument}".rstrip()
+        if is_call(self.engine, text):
+            self.submit(text)
+        else:
+            others = [entry.name for entry in slash_entries(self.engine)]
+            self.say(unknown(name, others), "warning")
 
     # The prompt.
 

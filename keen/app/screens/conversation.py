@@ -73,6 +73,8 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
         """Changes that were shown for approval, by call."""
         self.last_answer = ""
         """The visible text of the last turn, as the model wrote it."""
+        self.last_words = ""
+        """What is said below the running turn once it has ended, however it ends."""
         self.allows_yolo = early.mode == "yolo"
         self.wanted_mode: Mode | None = None
         """A mode chosen while there was no engine yet."""

@@ -13,11 +13,13 @@ from keen.app.blocks import Prose
 from keen.app.driver import Run
 from keen.app.modes import Mode
 from keen.app.screens.outside import Outside
+from keen.app.units import dollars, tokens
 from keen.app.widgets.spinner import STOPPING
 from keen.core.events import Emit
 from keen.core.messages import User
 
 if TYPE_CHECKING:
+    from keen.agent.sampling import Sampler
     from keen.app.screens.sheet import Sheet
 
 
@@ -106,15 +108,29 @@ class Driving(Outside):
                 sheet.dismiss(None)
             raise
 
-    def ask_aside(self, instruction: str, *, may_read: bool = False) -> None:
-        """A turn beside the conversation, which leaves no trace in it."""
+    def ask_aside(self, instruction: str, *, may_read: bool = False, model: str = "") -> None:
+        """A turn beside the conversation, which leaves no trace in it; `model` may answer it."""
         engine = self.engine
         if engine is None or not self.driver.is_idle:
             return
         from keen.app.aside import aside
 
+        async def asked(emit: Emit) -> None:
+            other = await self.desk.sampler(model) if model else None
+            try:
+                await aside(engine, instruction, emit, may_read=may_read, other=other)
+            finally:
+                if other is not None:
+                    await other.wire.aclose()
+                    self.last_words = told(other)
+
+        def told(other: Sampler) -> str:
+            price, used = other.model.price, other.spent.total_tokens
+            cost = f" · {dollars(price.cost(other.spent))}" if price is not None else ""
+            return f"{other.model.name}: {tokens(used)} tokens{cost}, beside this session's own"
+
         self._begin_aside(is_compaction=False)
-        self._drive(lambda emit: aside(engine, instruction, emit, may_read=may_read))
+        self._drive(asked)
 
     def _begin_aside(self, *, is_compaction: bool) -> None:
         engine = self.engine

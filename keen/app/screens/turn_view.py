@@ -224,6 +224,9 @@ class TurnView(ConversationScreen):
             self._compaction_run_ended(message)
         else:
             self._say_ending(message)
+        if self.last_words:
+            self.say(self.last_words, gap=0)
+            self.last_words = ""
         self.transcript.mark()
         self.show_status()
         is_by_itself = message.outcome not in ("failed", "interrupted")
