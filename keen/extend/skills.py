@@ -37,6 +37,7 @@ class SlashEntry:
     argument_hint: str
     scope: str
     """`project` or `user`."""
+    path: Path
 
 
 def user_folders(paths: Paths) -> tuple[Path, ...]:
@@ -123,7 +124,13 @@ class Skills:
         for name, entry in self._by_slash.items():
             shortest.setdefault(id(entry), name)
         rows = [
-            SlashEntry(shortest[id(entry)], entry.description, entry.argument_hint, entry.scope)
+            SlashEntry(
+                shortest[id(entry)],
+                entry.description,
+                entry.argument_hint,
+                entry.scope,
+                entry.path,
+            )
             for entry in self._callable()
         ]
         return tuple(sorted(rows, key=lambda row: row.name))

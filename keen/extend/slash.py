@@ -30,8 +30,11 @@ _TYPED: Final = re.compile(r"/(\S+)\s*(.*)", re.DOTALL)
 
 
 def typed(text: str) -> tuple[str, str] | None:
-    """Name and arguments of a text that calls something by `/name`; None for any other text."""
-    match = _TYPED.fullmatch(text.strip())
+    """Name and arguments of a text that calls something by `/name`; None for any other text.
+
+    A blank before the slash makes it an ordinary text.
+    """
+    match = _TYPED.fullmatch(text.rstrip())
     return (match[1], match[2]) if match is not None else None
 
 

@@ -129,7 +129,7 @@ def test_other_texts_stay_as_they_are(root: Path, home: Path, text: str) -> None
 def test_arguments_may_be_lines_and_the_name_in_capitals(root: Path, home: Path) -> None:
     written(root / ".claude/commands/fix.md", "Fix it.")
 
-    text = read(root, home).expand("  /FIX\nfirst\nsecond\n")
+    text = read(root, home).expand("/FIX\nfirst\nsecond\n")
 
     assert text == "[Command: /FIX…]\n\nFix it.\n\nARGUMENTS: first\nsecond"
 
@@ -190,7 +190,8 @@ def test_without_arguments_a_skill_keeps_the_scripts_it_shows() -> None:
 
 
 def test_a_call_is_a_slash_a_name_and_the_rest() -> None:
-    assert typed(" /a:b  c d\ne ") == ("a:b", "c d\ne")
+    assert typed("/a:b  c d\ne ") == ("a:b", "c d\ne")
+    assert typed(" /a") is None
     assert typed("a /b") is None
 
 
