@@ -82,7 +82,7 @@ def _system(confines: Confines, *, is_proc_bound: bool) -> list[_Mount]:
         _Mount("--dev", Path("/dev")),
         _Mount("--ro-bind" if is_proc_bound else "--proc", proc),
         _Mount("--ro-bind", proc / "sys"),
-        _Mount("--tmpfs", Path("/run")),
+        _Mount("hide", Path("/run")),
         _Mount("--ro-bind-try", Path("/run/current-system")),
     ]
     if os.getuid() == 0:
@@ -90,7 +90,7 @@ def _system(confines: Confines, *, is_proc_bound: bool) -> list[_Mount]:
     if confines.is_wide:
         mounts.append(_Mount("--ro-bind", Path("/sys")))
     if os.path.isdir("/var/run") and not os.path.islink("/var/run"):
-        mounts.append(_Mount("--tmpfs", Path("/var/run")))
+        mounts.append(_Mount("hide", Path("/var/run")))
     if confines.has_network:
         mounts += [_Mount("--ro-bind-try", Path(place)) for place in _RESOLVERS]
     for place in dict.fromkeys(map(os.path.realpath, ("/tmp", "/var/tmp"))):

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from keen.core.errors import ToolError
@@ -45,6 +46,8 @@ class Launch:
     environment: Mapping[str, str]
     is_wrapped: bool = False
     """Another program holds the command: polite signals go past it."""
+    temporary: Path | None = None
+    """Where its temporary files are, if that is a place of its own."""
     note: Callable[[str, int], str] = _no_note
     """What the model should know, from the output and the exit code; "" for nothing."""
     appeal: Callable[[str, int], Awaitable[Appeal]] = _no_appeal

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from keen.tools._limits import PROCESSES, Limits, limit, limited
 from keen.tools._spool import Spool
 
 MARKER: Final = "KEEN_COMMAND"
@@ -32,12 +33,13 @@ _LAST: Final = 1.5
 """Seconds after SIGKILL within which the system must have taken the processes away."""
 _CHUNK: Final = 262_144
 _PROGRESS_BYTES: Final = 4_096
-_PROCESSES: Final = 1_024
-"""More processes a command may start."""
+_LOOK_SECONDS: Final = 0.2
+"""Least time between two looks at what a command uses; a look that took long waits longer."""
+_LOOK_SHARE: Final = 20
 
 _HAS_PROC: Final = os.path.isdir("/proc/self")
 
-Ending: TypeAlias = Literal["exited", "timed out"]
+Ending: TypeAlias = Literal["exited", "timed out", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Ended:
     seconds: float
     leftovers: int
     """Processes it had left running, which were ended."""
+    why: str = ""
+    """What it was stopped for."""
 
 
 class Process:
@@ -61,7 +65,10 @@ class Process:
         mark: str,
         *,
         is_wrapped: bool = False,
+        limits: Limits | None = None,
     ) -> None:
+        self._limits = limits or Limits()
+        self._why = ""
         self._child = child
         self._is_wrapped = is_wrapped
         self._output = output
@@ -81,18 +88,21 @@ class Process:
         spool: Spool,
         *,
         is_wrapped: bool = False,
+        limits: Limits | None = None,
     ) -> Process:
         """Start `argv` without a terminal, its output into `spool`. Raises: OSError.
 
         `is_wrapped`: `argv` is a program that holds the command and dies with it.
         """
         mark = secrets.token_hex(8)
-        processes = await asyncio.to_thread(_own_threads) + _PROCESSES
+        limits = limits or Limits()
+        await asyncio.to_thread(limits.begin)
+        processes = await asyncio.to_thread(_own_threads) + PROCESSES
         reading, writing = os.pipe()
         output = _Output(reading, spool)
         try:
             child = await asyncio.create_subprocess_exec(
-                *(_limited(argv, processes) if is_wrapped else argv),
+                *(limited(argv, processes) if is_wrapped else argv),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=writing,
                 stderr=writing,
@@ -106,9 +116,9 @@ class Process:
             raise
         finally:
             os.close(writing)
-        _limit(child.pid, processes)
+        limit(child.pid, processes)
         output.listen()
-        return cls(child, output, mark, is_wrapped=is_wrapped)
+        return cls(child, output, mark, is_wrapped=is_wrapped, limits=limits)
 
     async def wait(
         self, seconds: float | None, progress: Callable[[str], Awaitable[None]]
@@ -122,13 +132,15 @@ class Process:
         finally:
             leftovers = await _uncancelled(self._end())
         code = self._child.returncode
-        return Ended(0 if code is None else code, how, time.monotonic() - self._started, leftovers)
+        seconds = time.monotonic() - self._started
+        return Ended(0 if code is None else code, how, seconds, leftovers, self._why)
 
     async def _watch(
         self, seconds: float | None, progress: Callable[[str], Awaitable[None]]
     ) -> Ending:
         deadline = None if seconds is None else self._started + seconds
         exit_ = asyncio.ensure_future(self._child.wait())
+        look_at = time.monotonic() + _LOOK_SECONDS
         try:
             while True:
                 left = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
@@ -137,11 +149,20 @@ class Process:
                     return "exited"
                 if deadline is not None and time.monotonic() >= deadline:
                     return "timed out"
+                if (begun := time.monotonic()) >= look_at:
+                    self._why = await asyncio.to_thread(self._exceeded)
+                    if self._why:
+                        return "stopped"
+                    took = time.monotonic() - begun
+                    look_at = begun + max(_LOOK_SECONDS, took * _LOOK_SHARE)
                 if self._output.take_news():
                     await _within(progress(self._output.spool.tail(_PROGRESS_BYTES)), deadline)
         finally:
             exit_.cancel()
             await asyncio.wait({exit_})
+
+    def _exceeded(self) -> str:
+        return self._limits.exceeded(_members(self.pid, self._mark)) if _HAS_PROC else ""
 
     async def _end(self) -> int:
         """End what is left of the command: politely, then by force. Returns how many were left."""
@@ -281,33 +302,6 @@ async def _uncancelled(work: Awaitable[int]) -> int:
     if cancelled is not None:
         raise cancelled
     return task.result()
-
-
-def _limited(argv: Sequence[str], processes: int) -> tuple[str, ...]:
-    """`argv` with its limits put on before it starts: what wraps a command forks at once."""
-    if sys.platform != "linux":
-        return tuple(argv)
-    limits = (
-        'ulimit -c 0; ulimit -u "$1"; echo 500 >/proc/self/oom_score_adj; shift; exec 2>&3 3>&-; '
-        'exec "$@"'
-    )
-    script = f"exec 3>&2 2>/dev/null; {limits}"
-    return ("/bin/bash", "--noprofile", "--norc", "-c", script, "bash", str(processes), *argv)
-
-
-def _limit(pid: int, processes: int) -> None:
-    """Bounds that no honest build meets; the system's memory killer takes the command first."""
-    if sys.platform != "linux":
-        return
-    import resource
-
-    with contextlib.suppress(OSError, ValueError):
-        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-        _, hard = resource.prlimit(pid, resource.RLIMIT_NPROC)
-        if hard == resource.RLIM_INFINITY or processes < hard:
-            resource.prlimit(pid, resource.RLIMIT_NPROC, (processes, processes))
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/oom_score_adj").write_text("500", encoding="ascii")
 
 
 def _own_threads() -> int:

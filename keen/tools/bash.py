@@ -13,6 +13,7 @@ from keen.core.errors import ToolError
 from keen.core.messages import Json, JsonObject, ToolSpec
 from keen.tools._arguments import Arguments, parse, tool_spec
 from keen.tools._launch import Appeal, Launch, Launcher, open_launch
+from keen.tools._limits import Limits
 from keen.tools._process import Ended, Process
 from keen.tools._spool import Spool
 from keen.tools.base import Access, Context, Effect, Outcome, PreparedCall
@@ -79,13 +80,15 @@ class Bash:
 
     jobs: Jobs
     launcher: Launcher = open_launch
+    limits: Limits = field(default_factory=Limits)
     spec: ToolSpec = field(default_factory=lambda: tool_spec("bash", _DESCRIPTION, BashArguments))
     effect: Effect = "exec"
 
     @classmethod
     def sandboxed(cls, jobs: Jobs, launcher: Launcher) -> Bash:
         """The tool whose description speaks of the sandbox around its commands."""
-        return cls(jobs, launcher, tool_spec("bash", _DESCRIPTION + _SANDBOXED, BashArguments))
+        spec = tool_spec("bash", _DESCRIPTION + _SANDBOXED, BashArguments)
+        return cls(jobs, launcher, spec=spec)
 
     def prepare(self, input: JsonObject, context: Context) -> PreparedCall:
         """A call whose command is exactly the text that is judged. Raises: ToolError."""
@@ -119,6 +122,7 @@ class Bash:
                 context.scratch,
                 seconds=arguments.timeout_seconds,
                 is_wrapped=launch.is_wrapped,
+                limits=self._limits(launch),
                 release=launch.release,
             )
         except BaseException:
@@ -145,7 +149,12 @@ class Bash:
         spool = Spool(context.scratch)
         try:
             process = await Process.start(
-                launch.argv, context.cwd, launch.environment, spool, is_wrapped=launch.is_wrapped
+                launch.argv,
+                context.cwd,
+                launch.environment,
+                spool,
+                is_wrapped=launch.is_wrapped,
+                limits=self._limits(launch),
             )
             ended = await process.wait(seconds, context.progress)
             text = await asyncio.to_thread(spool.text)
@@ -157,6 +166,9 @@ class Bash:
         if ended.how != "exited":
             return outcome, Appeal()
         return outcome, await launch.appeal(text, ended.code)
+
+    def _limits(self, launch: Launch) -> Limits:
+        return replace(self.limits, temporary=launch.temporary)
 
     async def _launch(self, command: str, needs: str, context: Context) -> Launch:
         """Look up how the command is started; what was prepared for it is never left behind."""
@@ -185,6 +197,8 @@ def _outcome(text: str, ended: Ended, seconds: float, note: str) -> Outcome:
             f"[timed out after {seconds:g} s and was ended. Nothing can answer a question of a "
             "command; a program that keeps running needs background: true.]"
         )
+    elif ended.how == "stopped":
+        lines.append(f"[stopped: {ended.why}]")
     elif ended.code < 0:
         lines.append(f"[ended by {_signal_name(-ended.code)}]")
     elif ended.code:
@@ -195,7 +209,7 @@ def _outcome(text: str, ended: Ended, seconds: float, note: str) -> Outcome:
         lines.append(f"[took {ended.seconds:.1f} s]")
     if note:
         lines.append(note)
-    is_error = ended.how == "timed out" or ended.code != 0
+    is_error = ended.how != "exited" or ended.code != 0
     return Outcome("\n".join(lines) or "(no output)", is_error, exit_code=ended.code)
 
 

@@ -150,7 +150,7 @@ class Confinement:
             self.placeholders.let_go(missing)
             _mended(confines)
 
-        return Launch(argv, environment, True, note, appeal, release)
+        return Launch(argv, environment, True, confines.temporary, note, appeal, release)
 
 
 def _git_settings(environment: dict[str, str]) -> dict[str, str]:

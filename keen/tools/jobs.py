@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from keen.core.errors import ToolError
+from keen.tools._limits import Limits
 from keen.tools._process import Ended, Process
 from keen.tools._spool import Spool
 
@@ -46,6 +47,8 @@ class Job:
         """ "running", "exit code 0", "stopped by signal 15"."""
         if self.ended is None:
             return "running"
+        if self.ended.why:
+            return f"stopped: {self.ended.why}"
         code = self.ended.code
         return f"exit code {code}" if code >= 0 else f"stopped by signal {-code}"
 
@@ -67,11 +70,12 @@ class Jobs:
         *,
         seconds: float | None = None,
         is_wrapped: bool = False,
+        limits: Limits | None = None,
         release: Callable[[], None] | None = None,
     ) -> Job:
         """Start `argv`; `command` is how it is shown, `seconds` its time limit if it has one.
 
-        `is_wrapped` as in `Process.start`. `release` is called when the command has ended.
+        `is_wrapped` and `limits` as in `Process.start`. `release` is called at the command's end.
 
         Raises:
             ToolError: too many run already.
@@ -85,7 +89,9 @@ class Jobs:
                 "Wait for one to end, or ask the person to stop one (/tasks)."
             )
         spool = Spool(scratch, is_eager=True)
-        process = await Process.start(argv, cwd, environment, spool, is_wrapped=is_wrapped)
+        process = await Process.start(
+            argv, cwd, environment, spool, is_wrapped=is_wrapped, limits=limits
+        )
         self._last += 1
         job = Job(self._last, command, spool, release=release)
         job.task = asyncio.create_task(self._follow(job, process, seconds))
