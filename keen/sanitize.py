@@ -23,6 +23,13 @@ _SEQUENCE: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
     r"|\x1b[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS, SOS, PM, APC with their end
 )
+_ANY_SEQUENCE: Final = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI, also cut off
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?"  # two characters, or alone at the end
+)
+_ERASE_LINE: Final = re.compile(r"(?:\x1b\[|\x9b)[02]?K")
+_SILENT: Final = re.compile("[\x07\x0e\x0f\x7f-\x9f]")
 LINK_SCHEMES: Final = frozenset({"http", "https", "mailto"})
 
 
@@ -40,6 +47,38 @@ def line(text: str) -> str:
 def plain(text: str) -> str:
     """As `block`, for command output: whole colour and cursor sequences are dropped first."""
     return block(_SEQUENCE.sub("", text))
+
+
+def printed(text: str) -> str:
+    """What a terminal would have been left with: for a model, which copies what it reads.
+
+    Sequences are gone, a line that was written over and over (a progress bar) is its last state,
+    and a letter struck over is the last one. Nothing is masked and nothing made visible.
+    """
+    text = re.sub(r"\r+\n", "\n", text)
+    if "\r" in text or "\b" in text:
+        text = "\n".join(_last_state(one) for one in text.split("\n"))
+    return _SILENT.sub("", _ANY_SEQUENCE.sub("", text))
+
+
+def _last_state(written: str) -> str:
+    """One line after each return of the carriage wrote over the beginning of it."""
+    state = ""
+    for part in written.split("\r"):
+        clean = _struck_over(_ANY_SEQUENCE.sub("", part)) if "\b" in part else part
+        clean = _ANY_SEQUENCE.sub("", clean)
+        state = clean if _ERASE_LINE.search(part) else clean + state[len(clean) :]
+    return state
+
+
+def _struck_over(text: str) -> str:
+    letters: list[str] = []
+    for letter in text:
+        if letter != "\b":
+            letters.append(letter)
+        elif letters:
+            letters.pop()
+    return "".join(letters)
 
 
 def is_safe_link(address: str) -> bool:

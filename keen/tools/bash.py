@@ -11,6 +11,7 @@ from pydantic import Field
 
 from keen.core.errors import ToolError
 from keen.core.messages import Json, JsonObject, ToolSpec
+from keen.sanitize import printed
 from keen.tools._arguments import Arguments, parse, tool_spec
 from keen.tools._launch import Appeal, Launch, Launcher, open_launch
 from keen.tools._limits import Limits
@@ -157,7 +158,7 @@ class Bash:
                 limits=self._limits(launch),
             )
             ended = await process.wait(seconds, context.progress)
-            text = await asyncio.to_thread(spool.text)
+            text = await asyncio.to_thread(lambda: printed(spool.text()))
             note = await asyncio.to_thread(launch.note, text, ended.code)
         finally:
             launch.release()
