@@ -180,6 +180,7 @@ class KeenApp(App[int], inherit_bindings=False):
         wanted = self._settings.ui.notify if self._settings is not None else "unfocused"
         if wanted == "off" or (wanted == "unfocused" and self._is_focused):
             return
+        self.run_worker(self.desk.call(words), group="call", exit_on_error=False)
         said = sanitize.line(words).replace(";", ",")
         program = os.environ.get("TERM_PROGRAM", "") + os.environ.get("TERM", "")
         if "kitty" in program:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from keen.core.messages import JsonObject
 from keen.themes import Palette
 
 if TYPE_CHECKING:  # heavy to import, and needed before the first frame by nobody
@@ -172,6 +173,14 @@ class Desk(Protocol):
     async def keep_prompt(self, text: str) -> None: ...
 
     async def branch(self) -> str: ...
+
+    async def told_status(self, facts: JsonObject) -> str:
+        """What the person's own `ui.status_command` says of the session; empty without one."""
+        ...
+
+    async def call(self, words: str) -> None:
+        """Run the person's own `ui.notify_command`, if there is one."""
+        ...
 
     async def trust(self) -> tuple[str, ...]:
         """What would take effect if this folder were trusted."""

@@ -20,6 +20,7 @@ from keen.app.desk import (
     Wanted,
 )
 from keen.commands._surroundings import append_prompt, branch_of, files_below, read_prompts
+from keen.core.messages import JsonObject
 from keen.options import Options
 from keen.paths import Paths
 from keen.state import remember
@@ -301,6 +302,14 @@ class AppDesk:
     @property
     def _prompt_file(self) -> Path:
         return self._paths.data / "prompts.jsonl"
+
+    # The person's own programs.
+
+    async def told_status(self, facts: JsonObject) -> str:
+        return ""
+
+    async def call(self, words: str) -> None:
+        return
 
     # Reports.
 

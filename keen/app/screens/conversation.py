@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.segment import Segment
 from textual.app import ComposeResult
@@ -13,6 +13,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
+from keen import sanitize
 from keen.app.blocks import Tone, Words
 from keen.app.desk import Desk, Early, Opened
 from keen.app.driver import Driver
@@ -32,9 +33,14 @@ from keen.app.widgets.question import QuestionCard
 from keen.app.widgets.spinner import Spinner
 from keen.app.widgets.status import StatusLine
 from keen.app.widgets.transcript import Transcript
+from keen.core.messages import JsonObject
 
 if TYPE_CHECKING:
     from keen.engine import Engine
+
+
+_STATUS_SECONDS: Final = 0.5
+"""How long changes are gathered before a status command is asked."""
 
 
 class Mark(Lines):
@@ -54,6 +60,9 @@ class Mark(Lines):
 
 class ConversationScreen(Screen[None], inherit_bindings=False):
     """Widgets and state. What happens to them is told in the classes built on this one."""
+
+    _is_status_asked = False
+    _is_status_stale = False
 
     def __init__(self, desk: Desk, look: Look) -> None:
         super().__init__()
@@ -203,6 +212,46 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
         status.used, status.budget = self.tally.context, self.tally.budget
         status.compactions = self.tally.compactions
         self.status_line.redraw()
+        self._ask_for_status()
+
+    def _ask_for_status(self) -> None:
+        """Have the person's own command say something, not at every change but after some."""
+        settings = self.desk.settings()
+        if settings is None or not settings.ui.status_command:
+            return
+        self._is_status_stale = True
+        if self._is_status_asked:
+            return
+        self._is_status_asked = True
+        self.set_timer(_STATUS_SECONDS, lambda: self.run_quietly(self._show_told(), "status"))
+
+    async def _show_told(self) -> None:
+        self._is_status_stale = False
+        try:
+            told = await self.desk.told_status(self._facts())
+        finally:
+            self._is_status_asked = False
+        if self._is_status_stale:
+            self._ask_for_status()
+        if sanitize.line(told) != self.status_line.status.told:
+            self.status_line.status.told = sanitize.line(told)
+            self.status_line.redraw()
+
+    def _facts(self) -> JsonObject:
+        """What a status command is given."""
+        status, engine = self.status_line.status, self.engine
+        return {
+            "model": status.model,
+            "mode": status.mode,
+            "session_id": engine.session_id if engine is not None else None,
+            "session_name": status.name,
+            "cwd": str(self.desk.early.cwd),
+            "branch": status.branch,
+            "context_tokens": status.used,
+            "context_budget": status.budget,
+            "cost_usd": status.cost,
+            "compactions": status.compactions,
+        }
 
     def _sandbox(self, opened: Opened) -> str:
         return f"sandbox {opened.sandbox}" if opened.sandbox else ""

@@ -36,6 +36,8 @@ class Status:
     cost: float | None = None
     compactions: int = 0
     name: str = ""
+    told: str = ""
+    """What the person's own command says."""
 
 
 class StatusLine(Lines):
@@ -74,6 +76,8 @@ class StatusLine(Lines):
             parts.append((dollars(status.cost), look.muted, 3))
         if status.compactions:
             parts.append((f"compacted {status.compactions}×", look.muted, 5))
+        if status.told:
+            parts.append((status.told, look.muted, 2))
         if status.name:
             parts.append((status.name, look.muted, 7))
         if status.branch:
