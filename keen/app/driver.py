@@ -17,6 +17,7 @@ from textual.message import Message
 
 from keen.agent.stream import events
 from keen.app import messages as ui
+from keen.app import subagent_line
 from keen.app.coalesce import Channel, Coalescer
 from keen.core.errors import KeenError
 from keen.core.events import (
@@ -32,6 +33,7 @@ from keen.core.events import (
     ReasoningDelta,
     Rewound,
     SteeringDelivered,
+    SubagentProgress,
     TextDelta,
     ToolFinished,
     ToolProgress,
@@ -91,6 +93,9 @@ class Driver:
     _has_begun: bool = False
     _ended: ui.TurnEnded | None = None
     _quiet_until: float = 0.0
+    _task: str = ""
+    """The `task` call that runs, and the state of each of its subagents."""
+    _states: dict[int, str] = field(default_factory=dict[int, str])
     _deltas: Coalescer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -213,7 +218,7 @@ class Driver:
         match event:
             case TextDelta() | ReasoningDelta():
                 raise AssertionError("deltas are coalesced")
-            case ToolStarted() | ToolProgress() | ToolFinished():
+            case ToolStarted() | ToolProgress() | ToolFinished() | SubagentProgress():
                 self._tool(event)
             case PermissionRequested() as asked:
                 self.post(
@@ -248,14 +253,24 @@ class Driver:
             case _:
                 assert_never(event)
 
-    def _tool(self, event: ToolStarted | ToolProgress | ToolFinished) -> None:
+    def _tool(self, event: ToolStarted | ToolProgress | ToolFinished | SubagentProgress) -> None:
         match event:
             case ToolStarted(call=call):
+                if call.name == "task":
+                    self._task, self._states = call.id, {}
                 self.post(ui.ToolOpened(call))
             case ToolProgress(call_id=call_id, text=text):
                 self.post(ui.ToolOutput(call_id, text))
             case ToolFinished(result=result, seconds=seconds):
                 self.post(ui.ToolClosed(result, seconds))
+            case SubagentProgress():
+                self._subagent(event)
+
+    def _subagent(self, told: SubagentProgress) -> None:
+        """A line under the running `task` call for each state that a subagent enters."""
+        if self._states.get(told.number) != told.state:
+            self._states[told.number] = told.state
+            self.post(ui.ToolOutput(self._task, subagent_line.line(told) + "\n"))
 
     def _compaction(
         self,

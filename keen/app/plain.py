@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from keen import sanitize
 from keen.agent.stream import events
+from keen.app import subagent_line
 from keen.app.desk import Desk, Wanted
 from keen.app.driver import Run
 from keen.app.modes import mode_named
@@ -29,6 +30,7 @@ from keen.core.events import (
     ReasoningDelta,
     Rewound,
     SteeringDelivered,
+    SubagentProgress,
     TextDelta,
     ToolFinished,
     ToolProgress,
@@ -176,6 +178,10 @@ class Plain:
             ):
                 self._end_answer()
                 self._compaction(event)
+            case SubagentProgress() as told:
+                if told.state in ("done", "failed", "interrupted"):
+                    self._end_answer()
+                    say(subagent_line.line(told))
             case TurnFailed(error=error):
                 self._end_answer()
                 say(f"Failed: {error}")
