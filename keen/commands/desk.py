@@ -250,13 +250,12 @@ class AppDesk:
         return await asyncio.to_thread(credentials.forget, self._paths.auth_file, provider)
 
     async def sign_in(self, provider: str, show: Callable[[str], None]) -> None:
-        from keen import auth
+        from keen import auth, browser
 
         async def open_page(address: str) -> None:
-            import webbrowser
-
             show(address)
-            await asyncio.to_thread(webbrowser.open, address)
+            cwd, environment = self._options.cwd, self._environment
+            await asyncio.to_thread(browser.open_page, address, cwd, environment)
 
         await auth.sign_in(self._paths.auth_file, open_page, provider=provider)
 
