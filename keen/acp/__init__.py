@@ -1,0 +1,1 @@
+"""keen as an agent of the Agent Client Protocol: requests in, updates out."""

@@ -1,0 +1,374 @@
+"""The agent's side of the protocol: what each request of a client's means to keen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from acp import PROTOCOL_VERSION
+from acp.exceptions import RequestError
+from acp.interfaces import Client
+from acp.schema import (
+    AcpMcpServer,
+    AgentCapabilities,
+    AuthenticateResponse,
+    AuthMethodAgent,
+    ClientCapabilities,
+    CloseSessionResponse,
+    ForkSessionResponse,
+    HttpMcpServer,
+    Implementation,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    McpServerStdio,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptResponse,
+    ResumeSessionResponse,
+    SessionAdditionalDirectoriesCapabilities,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionForkCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    SetSessionConfigOptionResponse,
+    SetSessionModeResponse,
+    SseMcpServer,
+)
+
+from keen import __version__, sanitize
+from keen.acp import choices, models
+from keen.acp.failures import INVALID_PARAMS, failure
+from keen.acp.prompts import Block
+from keen.acp.session import Session
+from keen.choice import choose
+from keen.core.errors import ConfigError, KeenError
+from keen.options import Options
+from keen.paths import Paths
+from keen.session.listing import Summary
+from keen.session.store import NoSession, Store
+from keen.sessions import Opened, open_session
+
+McpServer: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
+
+_SET_UP: Final = "keen-set-up"
+_PAGE: Final = 100
+_NOT_FOUND: Final = -32002
+_log: Final = logging.getLogger(__name__)
+
+
+class KeenAgent:
+    """Implements acp's Agent. `options` are the flags that hold for every session of this process.
+
+    Sessions run side by side; each is recorded as any other session of keen's.
+    """
+
+    def __init__(self, options: Options, environment: Mapping[str, str]) -> None:
+        self._options = options
+        self._environment = environment
+        self._sessions: dict[str, Session] = {}
+        self._client: Client | None = None
+        self._models: tuple[str, ...] | None = None
+        self._opening = asyncio.Lock()
+
+    def on_connect(self, conn: Client) -> None:
+        self._client = conn
+
+    async def aclose(self) -> None:
+        """Stop and save every session. Idempotent."""
+        sessions = [*self._sessions.values()]
+        self._sessions.clear()
+        for session in sessions:
+            session.cancel()
+        for session in sessions:
+            await session.aclose()
+
+    # The connection.
+
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: ClientCapabilities | None = None,
+        client_info: Implementation | None = None,
+        **_: Any,
+    ) -> InitializeResponse:
+        """There is one version of the protocol; a client that wants another one may leave."""
+        if client_info is not None:
+            _log.info("client %s %s", client_info.name, client_info.version)
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=Implementation(name="keen", title="keen", version=__version__),
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(),
+                    resume=SessionResumeCapabilities(),
+                    fork=SessionForkCapabilities(),
+                    close=SessionCloseCapabilities(),
+                    additional_directories=SessionAdditionalDirectoriesCapabilities(),
+                ),
+            ),
+            auth_methods=[
+                AuthMethodAgent(
+                    id=_SET_UP,
+                    name="Set up keen in a terminal",
+                    description="Run `keen auth login PROVIDER` in a terminal, or set a key in the "
+                    "environment of the editor; then come back here.",
+                )
+            ],
+        )
+
+    async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
+        """Look whether a model is set up by now. Raises: RequestError while none is."""
+        if method_id != _SET_UP:
+            raise RequestError(INVALID_PARAMS, f"There is no sign-in {method_id!r}.")
+        try:
+            await asyncio.to_thread(choose, self._options, self._environment)
+        except ConfigError as error:
+            raise failure(error) from error
+        return AuthenticateResponse()
+
+    # Sessions.
+
+    async def new_session(
+        self,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: Sequence[McpServer] | None = None,
+        **_: Any,
+    ) -> NewSessionResponse:
+        session, _records = await self._open(cwd, additional_directories, mcp_servers)
+        session.announce(self._known_models)
+        return NewSessionResponse(
+            session_id=session.id,
+            modes=choices.modes(session.engine),
+            config_options=choices.config_options(session.engine, session.models),
+        )
+
+    async def load_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: Sequence[McpServer] | None = None,
+        additional_directories: list[str] | None = None,
+        **_: Any,
+    ) -> LoadSessionResponse:
+        """Go on with a session; everything in it is told before the answer."""
+        session, opened = await self._open(
+            cwd, additional_directories, mcp_servers, resume=session_id
+        )
+        await session.replay(opened.records)
+        session.announce(self._known_models)
+        return LoadSessionResponse(
+            modes=choices.modes(session.engine),
+            config_options=choices.config_options(session.engine, session.models),
+        )
+
+    async def resume_session(
+        self,
+        session_id: str,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: Sequence[McpServer] | None = None,
+        **_: Any,
+    ) -> ResumeSessionResponse:
+        """Go on with a session; nothing of it is told again."""
+        session, _opened = await self._open(
+            cwd, additional_directories, mcp_servers, resume=session_id
+        )
+        session.announce(self._known_models)
+        return ResumeSessionResponse(
+            modes=choices.modes(session.engine),
+            config_options=choices.config_options(session.engine, session.models),
+        )
+
+    async def fork_session(
+        self,
+        session_id: str,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: Sequence[McpServer] | None = None,
+        **_: Any,
+    ) -> ForkSessionResponse:
+        """Go on in a copy of a session; the session itself may stay open."""
+        session, _opened = await self._open(
+            cwd, additional_directories, mcp_servers, resume=session_id, is_fork=True
+        )
+        session.announce(self._known_models)
+        return ForkSessionResponse(
+            session_id=session.id,
+            modes=choices.modes(session.engine),
+            config_options=choices.config_options(session.engine, session.models),
+        )
+
+    async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
+        session = self._session(session_id)
+        del self._sessions[session_id]
+        await session.aclose()
+        return CloseSessionResponse()
+
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> ListSessionsResponse:
+        """Saved sessions, newest first, a page at a time; the cursor counts those told already."""
+        place = None if cwd is None else await asyncio.to_thread(_directory, cwd)
+        if not (cursor or "0").isdecimal():
+            raise RequestError(INVALID_PARAMS, f"The cursor {cursor!r} was not given out by keen.")
+        start = int(cursor or 0)
+        store = Store(Paths.from_environment(self._environment).sessions)
+        found = await asyncio.to_thread(store.sessions, place)
+        end = start + _PAGE
+        return ListSessionsResponse(
+            sessions=[_info(summary) for summary in found[start:end] if os.path.isabs(summary.cwd)],
+            next_cursor=str(end) if end < len(found) else None,
+        )
+
+    # In a session.
+
+    async def set_session_mode(
+        self, session_id: str, mode_id: str, **_: Any
+    ) -> SetSessionModeResponse:
+        session = self._session(session_id)
+        await session.set_mode(mode_id)
+        await session.tell_choices()
+        return SetSessionModeResponse()
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> SetSessionConfigOptionResponse:
+        session = self._session(session_id)
+        await session.set_option(config_id, value)
+        await session.tell_choices()
+        options = choices.config_options(session.engine, session.models)
+        return SetSessionConfigOptionResponse(config_options=options)
+
+    async def prompt(self, session_id: str, prompt: list[Block], **_: Any) -> PromptResponse:
+        return await self._session(session_id).prompt(prompt)
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.cancel()
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        raise RequestError.method_not_found(f"_{method}")
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        _log.debug("ignored: _%s", method)
+
+    # Inside.
+
+    def _session(self, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise RequestError(
+                _NOT_FOUND, f"Session {session_id!r} is not open here. Load it, or begin a new one."
+            )
+        return session
+
+    async def _open(
+        self,
+        cwd: str,
+        directories: Sequence[str] | None,
+        servers: Sequence[McpServer] | None,
+        *,
+        resume: str | None = None,
+        is_fork: bool = False,
+    ) -> tuple[Session, Opened]:
+        """Open a session for the client; one that is open here already is opened anew.
+
+        Raises: RequestError.
+        """
+        if self._client is None:
+            raise RequestError(-32600, "Nobody is connected.")
+        options = await asyncio.to_thread(self._wanted, cwd, directories or (), resume, is_fork)
+        async with self._opening:
+            if resume is not None and not is_fork:
+                await self._leave(resume)
+            try:
+                opened = await open_session(options, self._environment, is_interactive=True)
+            except KeenError as error:
+                raise failure(error) from error
+            session = Session(self._client, opened.engine, options, self._environment)
+            self._sessions[session.id] = session
+        if servers:
+            session.notices.append(_unused(servers))
+        return session, opened
+
+    async def _leave(self, session_id: str) -> None:
+        session = self._sessions.get(session_id)
+        if session is None:
+            return
+        if session.is_busy:
+            raise RequestError(-32600, "A prompt is running in this session; cancel it first.")
+        del self._sessions[session_id]
+        await session.aclose()
+
+    def _wanted(
+        self, cwd: str, directories: Sequence[str], resume: str | None, is_fork: bool
+    ) -> Options:
+        """The flags of the start with what the client wants. Blocking. Raises: RequestError."""
+        added = tuple(_directory(one) for one in directories)
+        if resume is not None:
+            store = Store(Paths.from_environment(self._environment).sessions)
+            try:
+                path = store.find(resume, None)
+            except NoSession as error:
+                raise RequestError(_NOT_FOUND, str(error)) from error
+            if path.stem != resume:
+                raise RequestError(_NOT_FOUND, f"There is no session with the id {resume!r}.")
+        return replace(
+            self._options,
+            cwd=_directory(cwd),
+            directories=(*self._options.directories, *added),
+            resume=resume,
+            is_fork=is_fork,
+        )
+
+    async def _known_models(self) -> Sequence[str]:
+        """What may be chosen, found once for all sessions."""
+        if self._models is None:
+            settings = next((one.engine.settings for one in self._sessions.values()), None)
+            if settings is None:
+                return ()
+            try:
+                self._models = await asyncio.to_thread(models.offered, settings, self._environment)
+            except KeenError as error:
+                _log.warning("no models are offered: %s", error)
+                self._models = ()
+        return self._models
+
+
+def _directory(path: str) -> Path:
+    """The real path of a directory. Blocking. Raises: RequestError."""
+    if not os.path.isabs(path):
+        raise RequestError(INVALID_PARAMS, f"{path!r} is no absolute path.")
+    real = Path(os.path.realpath(path))
+    if not real.is_dir():
+        raise RequestError(INVALID_PARAMS, f"{path} is no directory.")
+    return real
+
+
+def _info(summary: Summary) -> SessionInfo:
+    return SessionInfo(
+        session_id=summary.session_id,
+        cwd=summary.cwd,
+        title=sanitize.line(summary.name or summary.title),
+        updated_at=summary.time.isoformat().replace("+00:00", "Z"),
+    )
+
+
+def _unused(servers: Sequence[McpServer]) -> str:
+    names = ", ".join(sanitize.line(server.name) for server in servers)
+    return (
+        f"The editor's MCP servers ({names}) are not used: this version of keen takes none from an "
+        "editor."
+    )

@@ -1,0 +1,76 @@
+"""The slash commands that make sense in an editor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from acp.schema import (
+    AvailableCommand,
+    AvailableCommandInput,
+    AvailableCommandsUpdate,
+    TextContentBlock,
+    UnstructuredCommandInput,
+)
+
+from keen import sanitize
+from keen.acp import reports
+from keen.acp.prompts import Block
+from keen.core.errors import CompactionError
+from keen.engine import Engine
+
+COMPACT: Final = "compact"
+_ROWS: Final = (
+    (COMPACT, "shorten the conversation by its summary; `undo` takes the last one back", "[focus]"),
+    ("context", "where the window goes, and every compaction", ""),
+    ("status", "session, model, folder, safety", ""),
+)
+
+
+def available() -> AvailableCommandsUpdate:
+    return AvailableCommandsUpdate(
+        session_update="available_commands_update",
+        available_commands=[
+            AvailableCommand(name=name, description=words, input=_input(hint))
+            for name, words, hint in _ROWS
+        ],
+    )
+
+
+def _input(hint: str) -> AvailableCommandInput | None:
+    return AvailableCommandInput(root=UnstructuredCommandInput(hint=hint)) if hint else None
+
+
+def command_of(blocks: Sequence[Block]) -> tuple[str, str] | None:
+    """Name and argument when a prompt is a slash command, known or not; a path is none."""
+    match blocks:
+        case [TextContentBlock(text=text)] if text.startswith("/") and len(text.strip()) > 1:
+            name, _, argument = text.strip()[1:].partition(" ")
+            first = text[1:].split(maxsplit=1)
+            is_path = not first or "/" in first[0]
+            return None if is_path else (name.casefold(), argument.strip())
+        case _:
+            return None
+
+
+async def answer(engine: Engine, name: str, argument: str) -> str:
+    """What a command other than a compaction says."""
+    match name:
+        case "context":
+            return await reports.context(engine)
+        case "status":
+            return reports.status(engine)
+        case "compact" if argument == "undo":
+            return await _undo(engine)
+        case _:
+            known = ", ".join(f"/{known}" for known, _, _ in _ROWS)
+            return f"Unknown command: /{sanitize.line(name)}. Here there are {known}."
+
+
+async def _undo(engine: Engine) -> str:
+    try:
+        undone = await engine.undo_compaction()
+    except CompactionError as error:
+        return str(error)
+    raw = "" if undone.is_raw else " Raw tool outputs from before it are gone."
+    return f"The last compaction was taken back: about {undone.tokens:,} tokens.{raw}"

@@ -1,0 +1,205 @@
+"""An editor: the official client side of the protocol, at `keen acp` as a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from acp import PROTOCOL_VERSION
+from acp.client import ClientSideConnection
+from acp.exceptions import RequestError
+from acp.interfaces import Agent
+from acp.schema import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    AllowedOutcome,
+    ClientCapabilities,
+    DeniedOutcome,
+    NewSessionResponse,
+    PermissionOption,
+    PromptResponse,
+    RequestPermissionResponse,
+    TextContentBlock,
+    ToolCallProgress,
+    ToolCallStart,
+    ToolCallUpdate,
+    UserMessageChunk,
+)
+
+from tests.headless.running import ROOT, Place
+
+_LIMIT: Final = 64 * 1024 * 1024
+_COMMAND: Final = """
+import sys
+from keen.commands import acp
+from keen.commands.parsing import Parser
+parser = Parser(prog="keen", allow_abbrev=False)
+acp.add_parser(parser.add_subparsers(parser_class=Parser))
+sys.exit(acp.run(parser.parse_args(sys.argv[1:])))
+"""
+
+
+def text(words: str) -> TextContentBlock:
+    return TextContentBlock(type="text", text=words)
+
+
+@dataclass
+class Editor:
+    """Implements acp's Client. `answer` is the option chosen at a permission request; "" cancels.
+
+    `on_update` is told each update as it comes.
+    """
+
+    answer: str = "allow"
+    updates: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    questions: list[tuple[ToolCallUpdate, list[PermissionOption]]] = field(
+        default_factory=list[tuple[ToolCallUpdate, list[PermissionOption]]]
+    )
+    on_update: Callable[[Any], object] = lambda _: None
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.may_answer.set()
+        self._changed = asyncio.Condition()
+
+    def on_connect(self, conn: Agent) -> None:
+        return
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        self.updates.append((session_id, update))
+        self.on_update(update)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def request_permission(
+        self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption], **_: Any
+    ) -> RequestPermissionResponse:
+        self.questions.append((tool_call, options))
+        self.asked.set()
+        await self.may_answer.wait()
+        if not self.answer:
+            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        chosen = AllowedOutcome(outcome="selected", option_id=self.answer)
+        return RequestPermissionResponse(outcome=chosen)
+
+    async def until(self, is_there: Callable[[], bool]) -> None:
+        """Wait until the updates so far fulfil something."""
+        async with self._changed:
+            await self._changed.wait_for(is_there)
+
+    def of(self, kind: type[Any], session_id: str = "") -> list[Any]:
+        """The updates of a kind, of one session or of all."""
+        return [
+            update
+            for owner, update in self.updates
+            if isinstance(update, kind) and session_id in ("", owner)
+        ]
+
+    def said(self, session_id: str = "") -> str:
+        return "".join(one.content.text for one in self.of(AgentMessageChunk, session_id))
+
+    def thought(self) -> str:
+        return "".join(one.content.text for one in self.of(AgentThoughtChunk))
+
+    def replayed(self) -> str:
+        return "".join(one.content.text for one in self.of(UserMessageChunk))
+
+    def call(self, call_id: str) -> dict[str, Any]:
+        """A tool call as the client knows it by now: later updates over earlier ones."""
+        state: dict[str, Any] = {}
+        for update in self.of(ToolCallStart) + self.of(ToolCallProgress):
+            if update.tool_call_id == call_id:
+                fields = update.model_dump(exclude_none=True)
+                state |= {**fields, "seen": [*state.get("seen", []), fields.get("status")]}
+        return state
+
+    def calls(self) -> list[dict[str, Any]]:
+        return [self.call(one.tool_call_id) for one in self.of(ToolCallStart)]
+
+
+@dataclass
+class Running:
+    """A connection to a started agent, and its process."""
+
+    agent: ClientSideConnection
+    process: asyncio.subprocess.Process
+    editor: Editor
+    place: Place
+
+    async def new(self, **options: Any) -> NewSessionResponse:
+        return await self.agent.new_session(cwd=str(self.place.work), mcp_servers=[], **options)
+
+    async def prompt(self, session_id: str, words: str) -> PromptResponse:
+        return await self.agent.prompt(session_id=session_id, prompt=[text(words)])
+
+    async def leave(self) -> int:
+        """Close stdin and wait for the end; the exit code."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return await self.process.wait()
+
+
+async def start(place: Place, *words: str, **environment: str) -> asyncio.subprocess.Process:
+    """`keen acp WORDS` in a directory that is no session's."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _COMMAND,
+        "acp",
+        *words,
+        cwd=place.home,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(place.home),
+            "KEEN_HOME": str(place.home),
+            "PYTHONPATH": str(ROOT),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            **environment,
+        },
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=_LIMIT,
+    )
+
+
+@asynccontextmanager
+async def editing(
+    place: Place, *words: str, editor: Editor | None = None, **environment: str
+) -> AsyncGenerator[Running]:
+    """A started agent that has been initialised; at the end it must leave by itself, with 0."""
+    editor = editor or Editor()
+    process = await start(place, *words, **environment)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    client: Any = editor  # of the protocol's methods it has those that keen calls
+    agent = ClientSideConnection(client, process.stdin, process.stdout, use_unstable_protocol=True)
+    try:
+        await agent.initialize(
+            protocol_version=PROTOCOL_VERSION, client_capabilities=ClientCapabilities()
+        )
+        running = Running(agent, process, editor, place)
+        yield running
+        assert await running.leave() == 0
+        assert process.stderr is not None
+        assert await process.stderr.read() == b""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        await agent.close()
+
+
+async def refusal(request: Any) -> RequestError:
+    """The error a request is answered with."""
+    try:
+        answer = await request
+    except RequestError as error:
+        return error
+    raise AssertionError(f"answered with {answer}")
