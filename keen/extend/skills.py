@@ -43,6 +43,8 @@ class SlashEntry:
 def user_folders(paths: Paths) -> tuple[Path, ...]:
     """Folders of the person's own that may hold `skills` and `commands`, the strongest first."""
     home = Path(os.path.expanduser("~"))
+    if not home.is_absolute():  # a user without a home: a relative one would lie in the project
+        return (paths.config,)
     return (paths.config, home / ".agents", home / ".claude")
 
 

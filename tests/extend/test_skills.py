@@ -362,6 +362,8 @@ def test_the_persons_folders_are_keens_and_those_of_others(
 
     assert folders == (tmp_path / "keen", tmp_path / ".agents", tmp_path / ".claude")
     assert folders[0] / "skills" == paths.skills
+    monkeypatch.setenv("HOME", "relative")
+    assert user_folders(paths) == (tmp_path / "keen",)
 
 
 # Hostile ones.
