@@ -16,9 +16,17 @@ from keen.tools._risky_commands import (
     SHELLS,
     WRAPPERS,
 )
-from keen.tools._rules import Kind, Rule, covers_path, covers_text, covers_words, denial
+from keen.tools._rules import (
+    Kind,
+    Rule,
+    covers_path,
+    covers_text,
+    covers_words,
+    denial,
+    names_secret,
+)
 from keen.tools.base import Access, Context
-from keen.tools.guard import Guard
+from keen.tools.guard import Guard, is_environment_file
 from keen.tools.shell import Level, ShellVerdict, verdict
 
 Nature: TypeAlias = Literal["read", "git", "other"]
@@ -123,9 +131,21 @@ class CommandJudge:
     def _in_yolo(self, found: ShellVerdict) -> Judged:
         if found.holds == "refuse":
             return Judged("refuse", f"Not run, in yolo neither: {found.held}.", found)
+        if found.holds == "ask" and self._reads_secret(found):
+            return Judged("refuse", f"Not run: {found.held}; only an allow rule opens it.", found)
         if found.holds == "ask":
             return Judged("ask", found.held, found, is_once=True)
         return Judged("allow", "", found)
+
+    def _reads_secret(self, found: ShellVerdict) -> bool:
+        """A secret of the workspace that no rule names: read_file refuses it in yolo as well."""
+        roots = self.context.roots
+        allows = [r for r in self.rules if r.kind == "allow" and r.subject == "read"]
+        return any(
+            is_environment_file(path) and not any(names_secret(r, path, roots) for r in allows)
+            for path, may_write in found.touched
+            if not may_write
+        )
 
     def _by_table(self, access: Access, found: ShellVerdict) -> Judged:
         raised = access.needs == "outside" or (access.needs == "network" and not self.has_network)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from keen.core.errors import ToolError
+from keen._files import make_private_directory, write_private
+from keen.core.errors import ConfigError, ToolError
 from keen.tools import _denial
 from keen.tools._appeal import ask_person
 from keen.tools._confines import Confines
@@ -32,6 +35,8 @@ class Placeholders:
     Shared by all commands of a session: the last one to end takes them away.
     """
 
+    register: Path | None = None
+    """keen's directory that notes which stand, for a start after one that was killed."""
     _held: Counter[Path] = field(default_factory=Counter[Path])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -39,6 +44,7 @@ class Placeholders:
         """Make the directories, parents first. Returns: those that stand."""
         standing: list[Path] = []
         with self._lock:
+            self._note(path for path in paths if not os.path.lexists(path))
             for path in sorted(paths):
                 with contextlib.suppress(OSError):
                     path.mkdir(mode=0o755)
@@ -60,6 +66,35 @@ class Placeholders:
                     del self._held[path]
                     with contextlib.suppress(OSError):
                         path.rmdir()
+            if not self._held and self.register is not None:
+                with contextlib.suppress(OSError):
+                    self._file(self.register, os.getpid()).unlink()
+
+    def sweep(self) -> None:
+        """Remove what a keen that was killed left standing, if it is still empty. Blocking."""
+        if self.register is None or not self.register.is_dir():
+            return
+        for file in self.register.glob("*.json"):
+            if not file.stem.isdecimal() or _is_alive(int(file.stem)):
+                continue
+            for path in sorted(_noted(file), reverse=True):
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+    def _note(self, paths: Iterable[Path]) -> None:
+        """Write down what is about to be made: before, so that nothing is ever forgotten."""
+        if self.register is None or not (new := set(paths)):
+            return
+        names = sorted(map(str, new | set(self._held)))
+        with contextlib.suppress(OSError, ConfigError):
+            make_private_directory(self.register)
+            write_private(self._file(self.register, os.getpid()), json.dumps(names))
+
+    @staticmethod
+    def _file(register: Path, pid: int) -> Path:
+        return register / f"{pid}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +186,29 @@ class Confinement:
             _mended(confines)
 
         return Launch(argv, environment, True, confines.temporary, note, appeal, release)
+
+
+def _noted(file: Path) -> list[Path]:
+    """The paths of one register."""
+    try:
+        names: object = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return []
+    if not isinstance(names, list):
+        return []
+    texts = (name for name in cast("list[object]", names) if isinstance(name, str))
+    return [Path(text) for text in texts if os.path.isabs(text)]
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process of this number runs; a number used again only delays the sweep."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _git_settings(environment: dict[str, str]) -> dict[str, str]:

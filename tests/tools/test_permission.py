@@ -117,7 +117,8 @@ def test_yolo_is_free_but_for_what_protects_the_person(
         assert bash(policy, command).kind == "refuse", command
     for command in (f"cat {home}/.ssh/id_rsa", "echo x > .keen/config.toml", "rm .git/config"):
         assert bash(policy, command).kind == "refuse", command
-    for command in ("cat .env", f"echo x >> {home}/.bashrc", "cp x .github/workflows/ci.yml"):
+    assert bash(policy, "cat .env").kind == "refuse"
+    for command in (f"echo x >> {home}/.bashrc", "cp x .github/workflows/ci.yml"):
         assert bash(policy, command).kind == "ask", command
     assert bash(policy, "cat secret/x").kind == "refuse"
     assert read(policy, "/etc/hostname").kind == "allow"
@@ -160,8 +161,22 @@ def test_secrets_are_asked_about_and_opened_by_name(make: Make, root: Path) -> N
     assert read(make(), root / ".env").kind == "ask"
     assert read(make(allow=("read(**)",)), root / ".env").kind == "ask"
     assert read(make(allow=("read(.env*)",)), root / ".env").kind == "allow"
-    assert read(make(mode="yolo", is_interactive=False), root / ".env").kind == "refuse"
+    for is_interactive in (True, False):
+        bold = make(mode="yolo", is_interactive=is_interactive)
+        assert read(bold, root / ".env").kind == "refuse"
+        assert "allow" in read(bold, root / ".env").reason
+        assert bash(bold, "cat .env").kind == "refuse"
+        assert edit(bold, root / ".env").kind == "allow"
     assert read(make(mode="yolo", allow=("read(.env)",)), root / ".env").kind == "allow"
+
+
+def test_a_secret_that_was_opened_in_build_stays_open_in_yolo(make: Make, root: Path) -> None:
+    policy = make()
+    policy.grant("read_file", (Access("read", str(root / ".env")),), Decision("session"))
+
+    policy.set_mode("yolo")
+
+    assert read(policy, root / ".env").kind == "allow"
 
 
 def test_a_hidden_file_opens_only_to_a_rule_that_names_it(make: Make, tmp_path: Path) -> None:
