@@ -1,0 +1,196 @@
+"""One configured server behind its gates: approval before it starts, agreement to what it says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from difflib import get_close_matches
+from typing import Final, TypeAlias
+
+from keen.core.errors import ConfigError, ToolError
+from keen.core.events import Question
+from keen.core.messages import JsonObject
+from keen.extend._mcp_connection import Connection, Surroundings
+from keen.extend._mcp_names import tool_names
+from keen.extend._mcp_schema import checked
+from keen.extend._mcp_store import Store
+from keen.extend._mcp_text import ToolText, difference, visible
+from keen.extend.mcp_config import ServerConfig
+from keen.tools.base import Context, Outcome
+
+Ask: TypeAlias = Callable[[tuple[Question, ...]], Awaitable[tuple[str, ...] | None]]
+
+ALWAYS: Final = "Start it, and remember this"
+ONCE: Final = "Start it for this session"
+USE: Final = "Use the tool as it is now"
+NO: Final = "No"
+
+
+class Server:
+    """A server, and what was agreed to. `part` stands for its name in the names of its tools."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        part: str,
+        around: Surroundings,
+        store: Store,
+        *,
+        is_interactive: bool,
+    ) -> None:
+        """Reads what is known of its tools. Blocking."""
+        self.config = config
+        self.part = part
+        self.connection = Connection(config, part, around)
+        self._store = store
+        self._is_interactive = is_interactive
+        self._known = store.listed(config.key)
+        self._is_approved = False
+        self._asking = asyncio.Lock()
+        self._refused: set[str] = set()
+        """What the person said no to, for this session: "" the server, else `name hash`."""
+        self._listed: tuple[ToolText, ...] | None = None
+        self._live: dict[str, ToolText] = {}
+        self._agreed: dict[str, str] = {}
+
+    @property
+    def tools(self) -> Mapping[str, ToolText]:
+        """By full name, as far as they are known without starting anything."""
+        if self._listed is not None:
+            return self._live
+        names = tool_names(self.part, [tool.name for tool in self._known])
+        texts = {tool.name: tool for tool in self._known}
+        return {full: texts[name] for full, name in names.items()}
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether `tools` is what the server said in this session."""
+        return self._listed is not None
+
+    def is_agreed(self, tool: ToolText) -> bool:
+        """False for a text that changed since a person agreed to it."""
+        return self._agreed.get(tool.name, tool.hash) == tool.hash and (
+            tool.name in self._agreed or not self.is_listed
+        )
+
+    async def list(self, ask: Ask) -> Mapping[str, ToolText]:
+        """Its tools as they are now; starts it where it may be started. Raises: ToolError."""
+        await self.approve(ask)
+        listed = await self.connection.tools()
+        if listed is not self._listed:
+            await self._take(listed)
+        return self._live
+
+    async def tool(self, full_name: str, ask: Ask) -> ToolText:
+        """A tool whose text is agreed to. Raises: ToolError."""
+        tools = await self.list(ask)
+        tool = tools.get(full_name)
+        if tool is None:
+            close = get_close_matches(full_name, tools, n=3, cutoff=0.5) or list(tools)[:20]
+            raise ToolError(
+                f"The MCP server {self.config.name} has no tool {full_name}. "
+                f"{'It has: ' + ', '.join(close) if close else 'It has no tools at all'}."
+            )
+        await self._agree(full_name, tool, ask)
+        return tool
+
+    async def call(self, full_name: str, arguments: JsonObject, context: Context) -> Outcome:
+        """Run a call. Raises: ToolError."""
+        tool = await self.tool(full_name, context.ask)
+        given = await asyncio.to_thread(checked, full_name, tool, arguments)
+        result = await self.connection.call(tool.name, given, context.progress)
+        from keen.extend._mcp_results import outcome  # the SDK is there by now
+
+        return await asyncio.to_thread(outcome, result, context.scratch)
+
+    async def approve(self, ask: Ask) -> None:
+        """See to it that it may be started. Raises: ToolError when it may not."""
+        async with self._asking:
+            if self._is_approved:
+                return
+            if not await asyncio.to_thread(self._store.is_approved, self.config):
+                await self._ask_to_start(ask)
+            self._is_approved = True
+
+    async def _ask_to_start(self, ask: Ask) -> None:
+        name, origin = self.config.name, self.config.origin
+        if not self._is_interactive or "" in self._refused:
+            raise ToolError(
+                f"The MCP server {name} of {origin} was not started: nobody has approved it. "
+                f"The user can do that with `keen mcp approve {name}`. Go on without it."
+            )
+        question = Question(
+            f"The project's {origin} wants to start the MCP server {name}, which can do anything "
+            f"you can do:\n\n{visible(self.config.shown)[0]}\n\n"
+            f"in {self.config.cwd}. You are asked again when this entry changes.",
+            (ALWAYS, ONCE, NO),
+        )
+        answers = await ask((question,))
+        answer = answers[0] if answers else ""
+        if answer == ALWAYS:
+            await asyncio.to_thread(_told, self._store.approve, self.config)
+        elif answer != ONCE:
+            if answers is not None:
+                self._refused.add("")
+            raise ToolError(f"The user did not want the MCP server {name} started.")
+
+    async def _take(self, listed: tuple[ToolText, ...]) -> None:
+        """Hold a new list against what was agreed to; what is first seen is agreed to."""
+        texts = {tool.name: tool for tool in listed}
+        names = await asyncio.to_thread(tool_names, self.part, texts)
+        agreed = await asyncio.to_thread(self._store.hashes, self.config.key)
+        before = {**(agreed or {}), **self._agreed}
+        is_first = agreed is None and not self._agreed
+        # The user chose a server of their own with all it will ever have; a project's file did not.
+        takes_new = is_first or self.config.scope != "project"
+        fresh = {
+            name: tool.hash for name, tool in texts.items() if name not in before and takes_new
+        }
+        if fresh or is_first:
+            await asyncio.to_thread(_told, self._store.pin, self.config.key, fresh)
+        self._agreed = before | fresh
+        self._live = {full: texts[name] for full, name in names.items()}
+        self._listed = listed
+        await self._keep()
+
+    async def _keep(self) -> None:
+        agreed = [tool for tool in self._live.values() if self.is_agreed(tool)]
+        await asyncio.to_thread(self._store.keep_texts, self.config.key, agreed)
+
+    async def _agree(self, full_name: str, tool: ToolText, ask: Ask) -> None:
+        async with self._asking:
+            if self.is_agreed(tool):
+                return
+            mark = f"{tool.name} {tool.hash}"
+            before = await asyncio.to_thread(self._store.text, self.config.key, tool.name)
+            what = "changed" if tool.name in self._agreed else "is new"
+            if not self._is_interactive or mark in self._refused:
+                raise ToolError(
+                    f"{full_name} was not called: the tool {what} since the user agreed to the "
+                    f"MCP server {self.config.name}. The user can look at it with `keen mcp test "
+                    f"{self.config.name}` and agree with `keen mcp approve {self.config.name}`."
+                )
+            question = Question(
+                f"The tool {full_name} of the MCP server {self.config.name} {what} since you "
+                f"agreed to the server. What the model is told of it:\n\n"
+                f"{difference(before, tool)}",
+                (USE, NO),
+            )
+            answers = await ask((question,))
+            if not answers or answers[0] != USE:
+                if answers is not None:
+                    self._refused.add(mark)
+                raise ToolError(f"The user did not agree to {full_name} as it is now.")
+            await asyncio.to_thread(_told, self._store.pin, self.config.key, {tool.name: tool.hash})
+            self._agreed[tool.name] = tool.hash
+        await self._keep()
+
+
+def _told(write: Callable[..., None], *what: object) -> None:
+    """Write; a store that fails is told to the model, since it must not look like a refusal."""
+    try:
+        write(*what)
+    except ConfigError as error:
+        raise ToolError(
+            f"The agreement could not be stored, so nothing was run: {error}"
+        ) from error

@@ -1,0 +1,185 @@
+"""What servers say of their tools: pinned by a hash, and free of what a person cannot see."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from typing import Final
+
+from keen.core.messages import Json, JsonObject
+
+CATALOGUE_BYTES: Final = 1_800
+"""Of a request, for the names of all tools of all servers."""
+_WORDS: Final = 60
+"""Characters of a description in a list."""
+_DIFFERENCE_BYTES: Final = 4_000
+_INVISIBLE: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""Controls, directions, fillers, zero width, selectors and tags: read by a model, by no person."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolText:
+    """A tool as its server describes it, word for word."""
+
+    name: str
+    description: str = ""
+    schema: JsonObject = field(default_factory=dict[str, Json])
+    output_schema: Json = None
+    hash: str = ""
+
+    @classmethod
+    def read(cls, value: Json) -> ToolText | None:
+        """From an entry of `tools/list`; None for one that has no name or schema."""
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+            return None
+        name, schema = str(value["name"]), value.get("inputSchema", {})
+        if not name or not isinstance(schema, dict):
+            return None
+        description, title = value.get("description"), value.get("title")
+        said = [text for text in (title, description) if isinstance(text, str)]
+        output = value.get("outputSchema")
+        parts: Json = [name, [*said], schema, output]
+        digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+        return cls(
+            name, description if isinstance(description, str) else "", schema, output, digest
+        )
+
+    def as_json(self) -> JsonObject:
+        """As it is kept; `read` takes it back. The title is in the hash alone."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.schema,
+            "outputSchema": self.output_schema,
+            "hash": self.hash,
+        }
+
+    @classmethod
+    def kept(cls, value: Json) -> ToolText | None:
+        """From what `as_json` gave."""
+        found = cls.read(value)
+        if found is None or not isinstance(value, dict):
+            return None
+        return cls(
+            found.name,
+            found.description,
+            found.schema,
+            found.output_schema,
+            str(value.get("hash", "")),
+        )
+
+
+def visible(text: str) -> tuple[str, int]:
+    """`text` without characters that no person sees, and how many there were."""
+    return _INVISIBLE.subn("", text)
+
+
+def full_text(full_name: str, tool: ToolText) -> str:
+    """Name, description and schema for the model, with a word on what was left out."""
+    schema = json.dumps(tool.schema, ensure_ascii=False)
+    description, hidden = visible(tool.description.strip())
+    schema, more = visible(schema)
+    lines = [
+        f"{full_name}",
+        description or "(no description)",
+        f"Arguments (JSON Schema): {schema}",
+    ]
+    if hidden + more:
+        lines.append(
+            f"[{hidden + more} invisible characters were left out of this text; somebody "
+            "may have hidden instructions there]"
+        )
+    return "\n".join(lines)
+
+
+def first_words(tool: ToolText) -> str:
+    """The beginning of a description, one line."""
+    words = " ".join(visible(tool.description)[0].split())
+    return words if len(words) <= _WORDS else words[: _WORDS - 1].rstrip() + "…"
+
+
+def difference(before: ToolText | None, after: ToolText) -> str:
+    """What changed, for a person, bounded; invisible characters are counted, not shown."""
+    old = _lines(before) if before is not None else []
+    lines = [
+        line
+        for line in unified_diff(old, _lines(after), lineterm="", n=1)
+        if not line.startswith(("---", "+++", "@@"))
+    ]
+    text, hidden = visible("\n".join(lines))
+    if len(text) > _DIFFERENCE_BYTES:
+        text = text[:_DIFFERENCE_BYTES] + "\n… (`keen mcp test` shows all of it)"
+    return f"{text}\n[{hidden} invisible characters not shown]" if hidden else text
+
+
+def catalogue(servers: Sequence[tuple[str, Sequence[tuple[str, ToolText]]]]) -> str:
+    """The tools of each server by full name, in as few bytes as there is room for.
+
+    `servers`: the part of a server's name, and its tools as last known, none when not known.
+    """
+    for form in (_with_words, _names_alone, _counted):
+        text = "\n".join(form(part, tools) for part, tools in servers)
+        if len(text.encode()) <= CATALOGUE_BYTES:
+            return text
+    return _cut(servers)
+
+
+def _cut(servers: Sequence[tuple[str, Sequence[tuple[str, ToolText]]]]) -> str:
+    lines: list[str] = []
+    room = CATALOGUE_BYTES - 40
+    for number, (part, tools) in enumerate(servers):
+        line = _counted(part, tools)
+        room -= len(line.encode()) + 1
+        if room < 0:
+            lines.append(f"and {len(servers) - number} more servers")
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _with_words(part: str, tools: Sequence[tuple[str, ToolText]]) -> str:
+    if not tools:
+        return _unknown(part)
+    return "\n".join(f"{name}: {first_words(tool)}" for name, tool in tools)
+
+
+def _names_alone(part: str, tools: Sequence[tuple[str, ToolText]]) -> str:
+    if not tools:
+        return _unknown(part)
+    return f"mcp__{part}__ then one of: " + " ".join(_short(part, tools))
+
+
+def _counted(part: str, tools: Sequence[tuple[str, ToolText]]) -> str:
+    if not tools:
+        return _unknown(part)
+    shown: list[str] = []
+    room = 200
+    for name in _short(part, tools):
+        room -= len(name) + 1
+        if room < 0:
+            break
+        shown.append(name)
+    rest = len(tools) - len(shown)
+    more = f" and {rest} more" if rest else ""
+    return f"mcp__{part}__ then one of: {' '.join(shown)}{more}"
+
+
+def _unknown(part: str) -> str:
+    return f"mcp__{part}__… (its tools are not known yet)"
+
+
+def _short(part: str, tools: Sequence[tuple[str, ToolText]]) -> Iterable[str]:
+    return (name.removeprefix(f"mcp__{part}__") for name, _ in tools)
+
+
+def _lines(tool: ToolText) -> list[str]:
+    schema = json.dumps(tool.schema, indent=1, ensure_ascii=False, sort_keys=True)
+    return [*tool.description.splitlines(), *schema.splitlines()]
