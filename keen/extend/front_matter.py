@@ -13,7 +13,7 @@ HEAD_CHARACTERS: Final = 16_384
 """A longer head is refused: whoever reads only the start of a file has read the whole head."""
 
 _FENCE: Final = "---"
-_MOST_EVENTS: Final = 4_000
+_MOST_EVENTS: Final = 1_000
 _DEEPEST: Final = 20
 _FIELD: Final = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
 _PLAIN_FIELD: Final = re.compile(r"([A-Za-z][\w-]*): +([A-Za-z](?:[ -~]*[!-~])?) *")
