@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import eq
 from typing import Final, cast
 
 from keen.core.messages import Json, JsonObject
@@ -62,22 +63,27 @@ def output_asked(model: ModelSpec) -> int:
 
 
 def thinking(
-    model: ModelSpec, effort: Effort | None, output_tokens: int, *, is_possible: bool = True
+    model: ModelSpec,
+    effort: Effort | None,
+    output_tokens: int,
+    *,
+    is_possible: Callable[[], bool],
 ) -> JsonObject:
     """The fields `thinking` and `output_config` of a request, where the model takes them.
 
-    `is_possible` is False when the running turn's last call came without thinking of this model:
+    `is_possible` says False when the running turn's last call came without thinking of this model:
     models with a thinking budget refuse to think then, the others are left to their default.
     """
     version = _version(model.id)
     if not model.reasoning:
         return {}
     if version is None or not version.adapts:
-        return _by_budget(effort, output_tokens) if is_possible else {}
+        fields = _by_budget(effort, output_tokens)
+        return fields if fields and is_possible() else {}
     if effort == "none":
         return _switched_off(version)
     fields: JsonObject = {}
-    if is_possible:
+    if is_possible():
         fields["thinking"] = _adaptive(version)
     if effort is not None:
         fields["output_config"] = {"effort": _level(version, effort)}
@@ -134,9 +140,12 @@ def content(message: JsonObject) -> list[JsonObject]:
 
 
 def merged(
-    messages: Iterable[JsonObject], is_result: Callable[[JsonObject], bool]
+    messages: Sequence[JsonObject], is_result: Callable[[JsonObject], bool]
 ) -> list[JsonObject]:
     """Neighbours of one role as one message: results before what the person said beside them."""
+    roles = [message["role"] for message in messages]
+    if not any(map(eq, roles, roles[1:])):
+        return [*messages]
     kept: list[JsonObject] = []
     for message in messages:
         if kept and kept[-1]["role"] == message["role"]:
@@ -160,10 +169,12 @@ def thought_itself(
     ("Expected `thinking` or `redacted_thinking`, but found `tool_use`"). Later calls of the same
     turn need none of their own.
     """
-    blocks: list[JsonObject] = []
+    has_answered = False
     for message in reversed(messages):
         if message["role"] == "assistant":
-            blocks += content(message)
+            has_answered = True
+            if any(map(is_thought, content(message))):
+                return True
         elif not any(map(is_result, content(message))):
             break
-    return not blocks or any(map(is_thought, blocks))
+    return not has_answered

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import Final
 
 from keen.core.messages import (
@@ -42,9 +43,42 @@ def handed_off(
     an answer's results move to it. A message that needs no change is returned as it is.
     """
     owner = None if drop_natives else (provider, dialect, model)
-    answered = _answered(messages)
-    ids = _Ids()
     kept: list[Message] = []
+    _hand_off(messages, owner, _Ids(), kept)
+    _rewritten.sweep()
+    return tuple(kept)
+
+
+@dataclass(slots=True)
+class HandOff:
+    """Hands off what one wire sends; of a history that grew, only what is new is looked at."""
+
+    _owner: tuple[str, str, str] = ("", "", "")
+    _messages: History = ()
+    _kept: list[Message] = field(default_factory=list[Message])
+    _ids: _Ids = field(default_factory=lambda: _Ids())
+    _is_settled: bool = True
+    """No call of `_messages` waits for its result."""
+
+    def of(self, messages: History, *, provider: str, dialect: str, model: str) -> History:
+        """What `handed_off` makes of these messages."""
+        owner = (provider, dialect, model)
+        known = len(self._messages)
+        goes_on = self._is_settled and owner == self._owner and messages[:known] == self._messages
+        if not goes_on:
+            known, self._owner, self._ids = 0, owner, _Ids()
+            self._kept.clear()
+            _rewritten.sweep()
+        self._is_settled = _hand_off(messages[known:], owner, self._ids, self._kept)
+        self._messages = messages
+        return tuple(self._kept)
+
+
+def _hand_off(
+    messages: History, owner: tuple[str, str, str] | None, ids: _Ids, kept: list[Message]
+) -> bool:
+    """Append the messages as they are sent to `kept`; True when no call among them is open."""
+    answered = _answered(messages)
     for position, message in enumerate(messages):
         match message:
             case Results():
@@ -53,8 +87,7 @@ def handed_off(
                 kept.extend(_answer(message, answered.get(position), owner, ids))
             case _:
                 kept.append(message)
-    _rewritten.sweep()
-    return tuple(kept)
+    return all(None not in answer.results for answer in answered.values())
 
 
 @dataclass(slots=True)
@@ -196,7 +229,7 @@ def _paired(
 
 
 def _are_same(left: tuple[object, ...], right: tuple[object, ...]) -> bool:
-    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
+    return len(left) == len(right) and all(map(is_, left, right))
 
 
 def _result(call: ToolCall, new_id: str, found: ToolResult | None) -> ToolResult:

@@ -7,6 +7,7 @@ import base64
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
 from keen.core.errors import ProviderError
@@ -28,8 +29,8 @@ from keen.core.messages import (
 from keen.core.models import ModelSpec
 from keen.wire import _claude
 from keen.wire._anthropic import DIALECT, Decoder
-from keen.wire._encoded import Encoded
-from keen.wire._handoff import NO_IMAGES, handed_off
+from keen.wire._handoff import NO_IMAGES
+from keen.wire._history import EncodedHistory
 from keen.wire._json import clean, cleaned
 from keen.wire._overflow import classified, retry_after
 from keen.wire._quirks import allows, without
@@ -52,30 +53,22 @@ class AnthropicWire:
     endpoint: Endpoint
     dialect: str = DIALECT
     _connection: _Connection = field(default_factory=lambda: _Connection())
-    _encoded: Encoded = field(default_factory=Encoded)
+    _history: EncodedHistory = field(default_factory=EncodedHistory)
 
     def asked_output(self, model: ModelSpec) -> int:
         return _claude.output_asked(model)
 
     def encode(self, request: Request) -> Body:
-        history = handed_off(
-            request.messages,
-            provider=self.endpoint.provider,
-            dialect=DIALECT,
-            model=request.model.id,
-        )
         images = request.model.images
-        encoded = [
-            self._encoded.of(message, lambda m=message: _message(m, images), images)
-            for message in history
-        ]
-        self._encoded.sweep()
-        messages = _claude.merged((m for group in encoded for m in group), _is_result)
+        items = self._history.items(
+            request, self.endpoint.provider, DIALECT, lambda m: _message(m, images), images
+        )
+        messages = _claude.merged(items, _is_result)
         thinking = _claude.thinking(
             request.model,
             request.effort,
             request.output_tokens,
-            is_possible=_claude.thought_itself(messages, _is_result, _is_thought),
+            is_possible=lambda: _claude.thought_itself(messages, _is_result, _is_thought),
         )
         caches = allows(self.endpoint.quirks, "cache_control")
         body: JsonObject = {
@@ -261,8 +254,8 @@ def _with_breakpoints(messages: list[JsonObject]) -> list[JsonObject]:
     With system and tools that is the four the API allows.
     """
     marked = list(messages)
-    users = [place for place, message in enumerate(messages) if message["role"] == "user"]
-    for place in users[-2:]:
+    last = range(len(messages) - 1, -1, -1)
+    for place in islice((n for n in last if messages[n]["role"] == "user"), 2):
         *blocks, last = _claude.content(messages[place])
         content = cast(Json, [*blocks, last | _BREAKPOINT])
         marked[place] = {"role": "user", "content": content}

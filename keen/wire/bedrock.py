@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, cast
 
 from keen.core.errors import ProviderError, Unauthorized
@@ -30,8 +31,8 @@ from keen.core.messages import (
 from keen.core.models import ModelSpec
 from keen.wire import _claude
 from keen.wire._bedrock import DIALECT, Decoder, with_bytes, without_bytes
-from keen.wire._encoded import Encoded
-from keen.wire._handoff import NO_IMAGES, handed_off
+from keen.wire._handoff import NO_IMAGES
+from keen.wire._history import EncodedHistory
 from keen.wire._json import clean, cleaned
 from keen.wire._overflow import classified
 from keen.wire._pump import pump
@@ -56,26 +57,18 @@ class BedrockWire:
     endpoint: Endpoint
     dialect: str = DIALECT
     _connection: _Connection = field(default_factory=lambda: _Connection())
-    _encoded: Encoded = field(default_factory=Encoded)
+    _history: EncodedHistory = field(default_factory=EncodedHistory)
 
     def asked_output(self, model: ModelSpec) -> int:
         return _claude.output_asked(model)
 
     def encode(self, request: Request) -> Body:
         family = _Family.of(request.model.id)
-        history = handed_off(
-            request.messages,
-            provider=self.endpoint.provider,
-            dialect=DIALECT,
-            model=request.model.id,
-        )
         traits = (family.says_status, request.model.images)
-        encoded = [
-            self._encoded.of(message, lambda m=message: _message(m, *traits), traits)
-            for message in history
-        ]
-        self._encoded.sweep()
-        messages = _claude.merged((m for group in encoded for m in group), _is_result)
+        items = self._history.items(
+            request, self.endpoint.provider, DIALECT, lambda m: _message(m, *traits), traits
+        )
+        messages = _claude.merged(items, _is_result)
         body: JsonObject = {
             "modelId": request.model.id,
             "inferenceConfig": {"maxTokens": request.output_tokens},
@@ -126,7 +119,7 @@ class BedrockWire:
             request.model,
             request.effort,
             request.output_tokens,
-            is_possible=_claude.thought_itself(messages, _is_result, _is_thought),
+            is_possible=lambda: _claude.thought_itself(messages, _is_result, _is_thought),
         )
         return {k: v for k, v in fields.items() if allows(self.endpoint.quirks, k)}
 
@@ -356,8 +349,8 @@ def _spec(name: str, description: str, schema: JsonObject) -> JsonObject:
 def _with_cache_points(messages: list[JsonObject]) -> list[JsonObject]:
     """The last two user messages end in a cache point: what one step wrote, the next one reads."""
     marked = list(messages)
-    users = [place for place, message in enumerate(messages) if message["role"] == "user"]
-    for place in users[-2:]:
+    last = range(len(messages) - 1, -1, -1)
+    for place in islice((n for n in last if messages[n]["role"] == "user"), 2):
         content = cast(Json, [*_claude.content(messages[place]), _CACHE_POINT])
         marked[place] = {"role": "user", "content": content}
     return marked

@@ -28,8 +28,8 @@ from keen.core.messages import (
 )
 from keen.core.models import ModelSpec
 from keen.wire._chat import DIALECT, REPLAYED, Decoder, native_call
-from keen.wire._encoded import Encoded
-from keen.wire._handoff import NO_IMAGES, handed_off
+from keen.wire._handoff import NO_IMAGES
+from keen.wire._history import EncodedHistory
 from keen.wire._json import clean
 from keen.wire._quirks import allows, wants, without
 from keen.wire._sse import json_events
@@ -58,26 +58,22 @@ class ChatWire:
     endpoint: Endpoint
     dialect: str = DIALECT
     _connection: Connection = field(default_factory=Connection, repr=False, compare=False)
-    _encoded: Encoded = field(default_factory=Encoded, repr=False, compare=False)
+    _history: EncodedHistory = field(default_factory=EncodedHistory, repr=False, compare=False)
 
     def asked_output(self, model: ModelSpec) -> int:
         return asked_output(model)
 
     def encode(self, request: Request) -> Body:
         quirks, images = self.endpoint.quirks, request.model.images
-        history = handed_off(
-            request.messages,
-            provider=self.endpoint.provider,
-            dialect=DIALECT,
-            model=request.model.id,
-        )
         system = clean(request.system)
         messages: list[JsonObject] = [{"role": "system", "content": system}] if system else []
-        for message in history:
-            messages += self._encoded.of(
-                message, lambda m=message: tuple(_messages(m, quirks, images)), images
-            )
-        self._encoded.sweep()
+        messages += self._history.items(
+            request,
+            self.endpoint.provider,
+            DIALECT,
+            lambda m: tuple(_messages(m, quirks, images)),
+            images,
+        )
         if not allows(quirks, "consecutive_messages"):
             messages = _alternating(messages)
         body: JsonObject = {"model": request.model.id, "stream": True}

@@ -14,7 +14,7 @@ from keen.core.errors import ProviderError, Transient
 from keen.core.messages import Json, JsonObject
 from keen.core.models import ModelSpec
 from keen.wire import responses
-from keen.wire._encoded import Encoded
+from keen.wire._history import EncodedHistory
 from keen.wire._json import as_object, as_string, decoded
 from keen.wire._quirks import without
 from keen.wire._responses import Decoder
@@ -42,7 +42,7 @@ class CodexWire:
     endpoint: Endpoint
     dialect: str = DIALECT
     _connection: responses.Connection = field(default_factory=responses.Connection)
-    _encoded: Encoded = field(default_factory=Encoded)
+    _history: EncodedHistory = field(default_factory=EncodedHistory)
 
     def asked_output(self, model: ModelSpec) -> int:
         return responses.asked_output(model)
@@ -52,7 +52,7 @@ class CodexWire:
 
         It wants `instructions` in every request, also empty ones.
         """
-        body = responses.encode(request, self.endpoint, self._encoded, dialect=DIALECT)
+        body = responses.encode(request, self.endpoint, self._history, dialect=DIALECT)
         fields = {name: value for name, value in body.json.items() if name != "max_output_tokens"}
         return Body({"instructions": "", **fields}, body.items)
 

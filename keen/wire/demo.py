@@ -31,10 +31,9 @@ from keen.core.messages import (
     visible_text,
 )
 from keen.core.models import ModelSpec
-from keen.wire._encoded import Encoded
 from keen.wire._extract import summary
 from keen.wire._guide import Done, Step, next_step
-from keen.wire._handoff import handed_off
+from keen.wire._history import EncodedHistory
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request, Wire
 
 WINDOW: Final = 32_768
@@ -53,22 +52,15 @@ class DemoWire:
 
     endpoint: Endpoint
     dialect: str = "demo"
-    _encoded: Encoded = field(default_factory=Encoded)
+    _history: EncodedHistory = field(default_factory=EncodedHistory)
 
     def asked_output(self, model: ModelSpec) -> int:
         return model.asked_output or OUTPUT_CAP
 
     def encode(self, request: Request) -> Body:
-        history = handed_off(
-            request.messages,
-            provider=self.endpoint.provider,
-            dialect=self.dialect,
-            model=request.model.id,
+        messages = self._history.items(
+            request, self.endpoint.provider, self.dialect, lambda message: (_native(message),)
         )
-        messages: list[Json] = []
-        for message in history:
-            messages.extend(self._encoded.of(message, lambda m=message: (_native(m),)))
-        self._encoded.sweep()
         tools: list[Json] = [
             {"name": t.name, "description": t.description, "schema": t.schema}
             for t in request.tools
@@ -80,7 +72,7 @@ class DemoWire:
                 "max_tokens": request.output_tokens,
                 "system": request.system,
                 "tools": tools,
-                "messages": messages,
+                "messages": cast(Json, messages),
             },
             "messages",
         )

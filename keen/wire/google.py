@@ -6,9 +6,10 @@ import asyncio
 import base64
 import itertools
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field
+from operator import eq
 from typing import TYPE_CHECKING, Final, cast
 
 from keen.core.budget import DEFAULT_OUTPUT
@@ -29,9 +30,9 @@ from keen.core.messages import (
 )
 from keen.core.models import ModelSpec
 from keen.wire import _gemini
-from keen.wire._encoded import Encoded
 from keen.wire._google import DIALECT, Decoder
-from keen.wire._handoff import NO_IMAGES, handed_off
+from keen.wire._handoff import NO_IMAGES
+from keen.wire._history import EncodedHistory
 from keen.wire._json import clean, cleaned
 from keen.wire._quirks import allows, without
 from keen.wire._sdk import import_connection, loaded
@@ -59,7 +60,7 @@ class GoogleWire:
     endpoint: Endpoint
     dialect: str = DIALECT
     _connection: _Connection = field(default_factory=lambda: _Connection())
-    _encoded: Encoded = field(default_factory=Encoded)
+    _history: EncodedHistory = field(default_factory=EncodedHistory)
 
     def asked_output(self, model: ModelSpec) -> int:
         return model.asked_output or min(DEFAULT_OUTPUT, model.max_output or DEFAULT_OUTPUT)
@@ -67,15 +68,10 @@ class GoogleWire:
     def encode(self, request: Request) -> Body:
         model_id = request.model.id
         signs = _gemini.version(model_id) >= (3, 0)
-        history = handed_off(
-            request.messages, provider=self.endpoint.provider, dialect=DIALECT, model=model_id
-        )
         traits = (signs, request.model.images)
-        encoded = [
-            self._encoded.of(message, lambda m=message: _message(m, *traits), traits)
-            for message in history
-        ]
-        self._encoded.sweep()
+        items = self._history.items(
+            request, self.endpoint.provider, DIALECT, lambda m: _message(m, *traits), traits
+        )
         generation: JsonObject = {"maxOutputTokens": request.output_tokens}
         if allows(self.endpoint.quirks, "thinkingConfig") and (
             thinking := _gemini.thinking(request.model, request.effort, request.output_tokens)
@@ -86,7 +82,7 @@ class GoogleWire:
             body["systemInstruction"] = {"parts": [{"text": system}]}
         if request.tools:
             body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
-        body["contents"] = cast(Json, _merged(c for group in encoded for c in group))
+        body["contents"] = cast(Json, _merged(items))
         return Body(body, "contents")
 
     async def stream(self, body: Body) -> AsyncGenerator[Delta | Reply, None]:
@@ -239,8 +235,11 @@ def _answer(message: Assistant, signs: bool) -> Iterator[JsonObject]:
                 pass
 
 
-def _merged(contents: Iterable[JsonObject]) -> list[JsonObject]:
+def _merged(contents: Sequence[JsonObject]) -> list[JsonObject]:
     """Neighbours of one role as one content."""
+    roles = [content["role"] for content in contents]
+    if not any(map(eq, roles, roles[1:])):
+        return [*contents]
     kept: list[JsonObject] = []
     for content in contents:
         if kept and kept[-1]["role"] == content["role"]:

@@ -30,8 +30,8 @@ from keen.core.messages import (
     User,
 )
 from keen.core.models import ModelSpec
-from keen.wire._encoded import Encoded
-from keen.wire._handoff import NO_IMAGES, handed_off
+from keen.wire._handoff import NO_IMAGES
+from keen.wire._history import EncodedHistory
 from keen.wire._json import as_string, clean
 from keen.wire._overflow import classified
 from keen.wire._quirks import allows, without
@@ -55,13 +55,13 @@ class ResponsesWire:
     endpoint: Endpoint
     dialect: str = DIALECT
     _connection: Connection = field(default_factory=lambda: Connection())
-    _encoded: Encoded = field(default_factory=Encoded)
+    _history: EncodedHistory = field(default_factory=EncodedHistory)
 
     def asked_output(self, model: ModelSpec) -> int:
         return asked_output(model)
 
     def encode(self, request: Request) -> Body:
-        return encode(request, self.endpoint, self._encoded, dialect=DIALECT)
+        return encode(request, self.endpoint, self._history, dialect=DIALECT)
 
     async def stream(self, body: Body) -> AsyncGenerator[Delta | Reply, None]:
         provider = self.endpoint.provider
@@ -111,18 +111,16 @@ def asked_output(model: ModelSpec) -> int:
     return asked if model.max_output is None else min(asked, model.max_output)
 
 
-def encode(request: Request, endpoint: Endpoint, encoded: Encoded, *, dialect: str) -> Body:
+def encode(request: Request, endpoint: Endpoint, history: EncodedHistory, *, dialect: str) -> Body:
     """Canonical to native. The input stands last, so that the bytes before it never change."""
-    history = handed_off(
-        request.messages, provider=endpoint.provider, dialect=dialect, model=request.model.id
-    )
     images = request.model.images
-    items: list[Json] = []
-    for message in history:
-        items += encoded.of(
-            message, lambda m=message: tuple(_items(m, dialect, images)), (dialect, images)
-        )
-    encoded.sweep()
+    items = history.items(
+        request,
+        endpoint.provider,
+        dialect,
+        lambda message: tuple(_items(message, dialect, images)),
+        images,
+    )
     body: JsonObject = {"model": request.model.id, "stream": True}
     if system := clean(request.system):
         body["instructions"] = system
@@ -130,7 +128,7 @@ def encode(request: Request, endpoint: Endpoint, encoded: Encoded, *, dialect: s
         body["tools"] = [_tool(tool) for tool in request.tools]
     optional = _optional(request, endpoint.quirks)
     body |= {name: value for name, value in optional.items() if allows(endpoint.quirks, name)}
-    body["input"] = items
+    body["input"] = cast(Json, items)
     return Body(body, "input")
 
 

@@ -24,7 +24,7 @@ from keen.core.messages import (
     visible_text,
 )
 from keen.wire._encoded import Encoded
-from keen.wire._handoff import handed_off
+from keen.wire._handoff import HandOff, handed_off
 
 OWN = Native("house", "responses", "m1", ({"type": "message"},))
 
@@ -277,3 +277,20 @@ def test_what_comes_later_does_not_change_how_earlier_answers_are_sent(
     after = [m for m in sent((*history, *later)) if isinstance(m, Assistant)]
 
     assert all(a is b for a, b in zip(before, after, strict=False))
+
+
+@given(st.lists(HISTORIES, max_size=4), HISTORIES)
+def test_a_history_that_grows_is_handed_off_as_if_it_had_come_at_once(
+    pieces: list[History], other: History
+) -> None:
+    steady = HandOff()
+    history: History = ()
+    for piece in pieces:
+        history = (*history, *piece)
+        grown = steady.of(history, provider="house", dialect="responses", model="m1")
+        assert grown == sent(history)
+
+    replaced = steady.of(other, provider="house", dialect="responses", model="m1")
+    assert replaced == sent(other)
+    elsewhere = steady.of(other, provider="house", dialect="responses", model="m2")
+    assert elsewhere == handed_off(other, provider="house", dialect="responses", model="m2")
