@@ -318,9 +318,13 @@ def _are_numbers(words: Sequence[Word]) -> bool:
     return all(w.is_literal and _NUMBER.fullmatch(w.text) for w in words) and len(words) <= 3
 
 
-def _echo(words: Sequence[Word], _places: Places) -> Finding | None:
+def _echo(words: Sequence[Word], places: Places) -> Finding | None:
     if any(w.is_dynamic or w.has_brace or _is_other_home(w) for w in words):
         return Finding("ask", "an argument of echo expands to something not known beforehand")
+    for word in words:
+        leads_away = os.path.isabs(word.text) or word.has_tilde or ".." in word.text
+        if word.has_glob and (leads_away or not places.is_known):
+            return Finding("ask", f"{word.text} lists names outside the workspace")
     return None
 
 
