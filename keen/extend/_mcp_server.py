@@ -94,6 +94,21 @@ class Server:
         await self._agree(full_name, tool, ask)
         return tool
 
+    async def agree_to_all(self) -> tuple[str, ...]:
+        """The user's yes to the entry and to every text as it is now; the tools that had changed.
+
+        Raises: ToolError when it does not start; the entry is approved then.
+        """
+        if self.config.scope == "project":
+            await asyncio.to_thread(_told, self._store.approve, self.config)
+        tools = await self.list(_nobody)
+        changed = {full: tool for full, tool in tools.items() if not self.is_agreed(tool)}
+        hashes = {tool.name: tool.hash for tool in changed.values()}
+        await asyncio.to_thread(_told, self._store.pin, self.config.key, hashes)
+        self._agreed |= hashes
+        await self._keep()
+        return tuple(sorted(changed))
+
     async def call(self, full_name: str, arguments: JsonObject, context: Context) -> Outcome:
         """Run a call. Raises: ToolError."""
         tool = await self.tool(full_name, context.ask)
@@ -184,6 +199,10 @@ class Server:
             await asyncio.to_thread(_told, self._store.pin, self.config.key, {tool.name: tool.hash})
             self._agreed[tool.name] = tool.hash
         await self._keep()
+
+
+async def _nobody(_questions: tuple[Question, ...]) -> tuple[str, ...] | None:
+    return None
 
 
 def _told(write: Callable[..., None], *what: object) -> None:

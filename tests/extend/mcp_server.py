@@ -14,7 +14,7 @@ PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
     "AAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
-ECHO = {
+ECHO: dict[str, Any] = {
     "name": "echo",
     "description": "Says what it is given.",
     "inputSchema": {
@@ -64,8 +64,8 @@ class Server:
             file.write(words + "\n")
 
     def first_tools(self) -> list[dict[str, Any]]:
-        names = "echo slow die progress roots environment child change add sample".split()
-        names += FIXED
+        own = [name.removeprefix("do_") for name in dir(self) if name.startswith("do_")]
+        names: list[str] = ["echo", "slow", *own, *FIXED]
         tools = [{**ECHO, "name": name} for name in names]
         for tool in tools[1:]:
             tool["inputSchema"] = {"type": "object"}

@@ -1,0 +1,204 @@
+"""`keen mcp`: the configured servers, which are added, tried and approved here."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from keen import _files, sanitize, trust
+from keen.commands._place import Place, Subparsers, add_place, place_of
+from keen.commands.parsing import filled, filled_path
+from keen.commands.saying import err, out
+from keen.core.errors import ConfigError, ToolError, UsageError
+from keen.core.events import Question
+from keen.core.messages import Json, JsonObject
+from keen.extend._mcp_server import Server
+from keen.extend._mcp_text import full_text
+from keen.extend.mcp import McpServers
+from keen.extend.mcp_config import USER_FILE, ServerConfig, Servers, read_entries, servers
+
+_Work: TypeAlias = Callable[[Server], Awaitable[int]]
+_WEB: Final = ("http://", "https://")
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `mcp` with its actions to a parser."""
+    parser = subparsers.add_parser("mcp", help="MCP servers")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    place = argparse.ArgumentParser(add_help=False)
+    add_place(place)
+    place.add_argument("--mcp-config", type=filled_path, metavar="FILE", help="more servers")
+    actions.add_parser("list", parents=[place], help="the configured servers")
+    named = argparse.ArgumentParser(add_help=False, parents=[place])
+    named.add_argument("name", metavar="NAME", type=filled, help="the server's name")
+    added = actions.add_parser("add", parents=[named], help="add a server to your mcp.json")
+    added.add_argument(
+        "target", nargs="+", metavar="URL | -- COMMAND", help="an address, or a command to start"
+    )
+    pairs: dict[str, Any] = {"action": "append", "default": []}
+    added.add_argument("-e", "--env", metavar="NAME=VALUE", help="a variable for it", **pairs)
+    added.add_argument("--header", metavar="NAME: VALUE", help="a header for it", **pairs)
+    added.add_argument("--sse", action="store_true", help="the address speaks the older protocol")
+    actions.add_parser("remove", parents=[named], help="take a server out of your mcp.json")
+    actions.add_parser("test", parents=[named], help="start it and show all the model is told")
+    actions.add_parser("approve", parents=[named], help="allow a project's server, as it is now")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked; the exit code. Raises: UsageError, ConfigError."""
+    place = place_of(arguments)
+    match arguments.action:
+        case "add":
+            return _add(place, arguments)
+        case "remove":
+            return _remove(place, arguments.name)
+        case _:
+            pass
+    file: Path | None = arguments.mcp_config
+    found = _found(place, file.expanduser().absolute() if file is not None else None)
+    for notice in found.notices:
+        err(f"keen mcp: {notice}")
+    if arguments.action == "list":
+        return _list(place, found)
+    config = next((each for each in found.configs if each.name == arguments.name), None)
+    if config is None:
+        names = ", ".join(each.name for each in found.configs) or "none"
+        raise UsageError(f"There is no MCP server {arguments.name!r} here. Configured: {names}.")
+    if arguments.action == "test":
+        return asyncio.run(_with_server(place, config, _test))
+    return asyncio.run(_with_server(place, config, _approve))
+
+
+def _found(place: Place, file: Path | None) -> Servers:
+    root = trust.project_root(place.cwd) if place.is_trusted else None
+    return servers(
+        place.load().settings,
+        root,
+        file,
+        place.environment,
+        user_file=place.paths.config / USER_FILE,
+    )
+
+
+def _list(place: Place, found: Servers) -> int:
+    if not found.configs:
+        err("No MCP servers. Add one: keen mcp add NAME -- COMMAND, or keen mcp add NAME URL")
+        return 0
+    for status in _servers(place, found.configs).status():
+        state = "not approved" if status.state == "not approved" else status.scope
+        known = f"{len(status.tools)} tools" if status.tools else "tools not known yet"
+        out(sanitize.line(f"{status.name}  {state}  {known}  {status.shown}  ({status.origin})"))
+    return 0
+
+
+def _add(place: Place, arguments: argparse.Namespace) -> int:
+    target: list[str] = [word for word in arguments.target if word != "--"]
+    environment: JsonObject = {**_pairs(arguments.env, "=", "--env NAME=VALUE")}
+    headers: JsonObject = {**_pairs(arguments.header, ":", "--header 'NAME: VALUE'")}
+    entry: JsonObject
+    if len(target) == 1 and target[0].startswith(_WEB):
+        entry = {"type": "sse" if arguments.sse else "http", "url": target[0]}
+        if environment:
+            raise UsageError("--env is for servers that are started; an address takes --header.")
+        entry |= {"headers": headers} if headers else {}
+    elif not target or headers or arguments.sse:
+        raise UsageError("--header and --sse are for an address. A command stands after --.")
+    else:
+        words: list[Json] = [*target[1:]]
+        entry = {"command": target[0], "args": words}
+        entry |= {"env": environment} if environment else {}
+    name: str = arguments.name
+
+    def change(value: JsonObject) -> None:
+        entries = value.get("mcpServers", {})
+        if not isinstance(entries, dict):
+            raise ConfigError(f"{file}: mcpServers is no table. Mend or delete it.")
+        if name in entries:
+            raise ConfigError(f"{file} has a server {name} already. keen mcp remove {name} first.")
+        value["mcpServers"] = {**entries, name: entry}
+
+    file = place.paths.config / USER_FILE
+    _files.update_json(file, change)
+    out(f"Added {name} to {file}. Try it: keen mcp test {name}")
+    return 0
+
+
+def _remove(place: Place, name: str) -> int:
+    file = place.paths.config / USER_FILE
+    entries, wrong = read_entries(file)
+    if wrong:
+        raise ConfigError(wrong)
+    if name not in entries:
+        raise UsageError(
+            f"{file} has no server {name!r}. Servers of config.toml and of a project's .mcp.json "
+            "are taken out there."
+        )
+
+    def change(value: JsonObject) -> None:
+        kept = value.get("mcpServers")
+        if isinstance(kept, dict):
+            kept.pop(name, None)
+
+    _files.update_json(file, change)
+    out(f"Removed {name} from {file}.")
+    return 0
+
+
+def _pairs(texts: Sequence[str], separator: str, form: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, middle, value = text.partition(separator)
+        if not middle or not name.strip():
+            raise UsageError(f"{text.partition(separator)[0]!r} should read {form}.")
+        found[name.strip()] = value.strip() if separator == ":" else value
+    return found
+
+
+def _servers(place: Place, configs: Sequence[ServerConfig]) -> McpServers:
+    return McpServers(
+        configs,
+        paths=place.paths,
+        cwd=place.cwd,
+        roots=(place.cwd,),
+        environment=place.environment,
+        is_interactive=False,
+        is_trusted=place.is_trusted,
+    )
+
+
+async def _with_server(place: Place, config: ServerConfig, work: _Work) -> int:
+    held = await asyncio.to_thread(_servers, place, [config])
+    server = held.server(config.name)
+    assert server is not None
+    try:
+        return await work(server)
+    except ToolError as error:
+        err(f"keen mcp: {error}")
+        return 1
+    finally:
+        await held.aclose()
+
+
+async def _test(server: Server) -> int:
+    tools = await server.list(_nobody)
+    for name, tool in sorted(tools.items()):
+        mark = "" if server.is_agreed(tool) else "[changed since you agreed] "
+        out(f"{mark}{full_text(name, tool)}\n")
+    out(f"{server.config.name} works: {len(tools)} tools.")
+    return 0
+
+
+async def _approve(server: Server) -> int:
+    out(f"{server.config.name} ({server.config.origin}): {server.config.shown}")
+    changed = await server.agree_to_all()
+    for name in changed:
+        out(f"agreed to {name} as it is now")
+    out(f"Approved {server.config.name}. You are asked again when the entry or a tool changes.")
+    return 0
+
+
+async def _nobody(_questions: tuple[Question, ...]) -> tuple[str, ...] | None:
+    return None
