@@ -50,6 +50,7 @@ from keen.core.events import (
     ToolFinished,
     ToolProgress,
     ToolStarted,
+    Trigger,
     TurnFailed,
     TurnFinished,
     UsageReported,
@@ -338,15 +339,21 @@ class Translator:
                     yield said(f"\n\n{COMPACTED}")
                 if receipt.tokens_after is not None:
                     yield self._used(receipt.tokens_after)
-            case CompactionCancelled():
-                yield self._compacted("Compaction cancelled.", "failed")
-            case CompactionFailed(error=error):
-                yield self._compacted(f"Compaction failed: {sanitize.line(str(error))}", "failed")
+            case CompactionCancelled(receipt=receipt):
+                yield from self._not_compacted("Compaction cancelled.", receipt.trigger)
+            case CompactionFailed(receipt=receipt, error=error):
+                words = f"Compaction failed: {sanitize.line(str(error))}"
+                yield from self._not_compacted(words, receipt.trigger)
             case CompactionSuspended(measured=measured, trigger=trigger):
                 yield thought(
                     "Automatic compaction is off until the next message: a request still measures "
                     f"{measured:,} of {trigger:,} tokens.\n"
                 )
+
+    def _not_compacted(self, words: str, trigger: Trigger) -> Iterator[Update]:
+        yield self._compacted(words, "failed")
+        if trigger == "manual":  # the summary above counts for nothing
+            yield said(f"\n\n{words}")
 
     def _compacted(self, words: str, status: ToolCallStatus) -> ToolCallProgress:
         call_id, self._compaction = self._compaction, ""
