@@ -10,8 +10,10 @@ from rich.style import Style
 from textual.strip import Strip
 
 from keen import sanitize
+from keen.app import subagent_line
 from keen.app.blocks import cropped, folded
 from keen.app.look import Look
+from keen.core.events import SubagentProgress, SubagentState
 from keen.core.messages import Json, JsonObject, ToolCall, ToolResult
 
 State: TypeAlias = Literal["running", "done", "failed", "stopped"]
@@ -38,10 +40,21 @@ _DIFF: Final = 24
 """Lines of a diff under a folded card."""
 _OPEN: Final = 400
 _SHOWN_SECONDS: Final = 1.0
+_TRAIL: Final = 8
+"""What a subagent did last, as lines under its own when the card is unfolded."""
+_SUBAGENT_STATES: Final[dict[SubagentState, State]] = {
+    "queued": "running",
+    "running": "running",
+    "done": "done",
+    "failed": "failed",
+    "interrupted": "stopped",
+}
 
 
 def subject(call: ToolCall) -> str:
     """What the call is about, in one harmless line."""
+    if call.name == "task":
+        return _shared_out(call.input.get("tasks"))
     named = call.input.get(_SUBJECTS.get(call.name, ""))
     value = named if isinstance(named, str) else _first_text(call.input)
     extra = ""
@@ -56,6 +69,43 @@ def _first_text(arguments: JsonObject) -> str:
     return next((value for value in arguments.values() if isinstance(value, str)), "")
 
 
+def _shared_out(tasks: Json) -> str:
+    """One task by its prompt, several by who is asked."""
+    given = [task for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
+    agents = [str(task.get("agent") or "general") for task in given]
+    if len(given) == 1:
+        prompt = str(given[0].get("prompt", "")).strip().partition("\n")[0]
+        return sanitize.line(f"{agents[0]}: {prompt}")
+    return sanitize.line(", ".join(agents))
+
+
+@dataclass
+class Row:
+    """One subagent of a `task` call, and what it did before."""
+
+    told: SubagentProgress
+    trail: list[str] = field(default_factory=list[str])
+
+    def follow(self, told: SubagentProgress) -> None:
+        """It stands elsewhere now."""
+        if told.doing and told.doing != self.told.doing and told.state == "running":
+            self.trail = [*self.trail, told.doing][-_TRAIL:]
+        self.told = told
+
+    def lines(self, width: int, look: Look, *, is_open: bool, is_over: bool) -> list[Strip]:
+        """One line; unfolded, the newest steps below it. `is_over`: the call has ended."""
+        state = _SUBAGENT_STATES[self.told.state]
+        if is_over and state == "running":
+            state = "stopped"
+        mark, style = mark_of(state, look)
+        words = cropped(subagent_line.line(self.told), max(width - 2, 4))
+        drawn = [Strip([Segment(f"{mark} ", style), Segment(words, look.text)])]
+        for step in self.trail if is_open else ():
+            shown = cropped(f"    {sanitize.line(step)}", width)
+            drawn.append(Strip([Segment(shown, look.muted)]))
+        return drawn
+
+
 @dataclass
 class Card:
     """One call and what has come of it."""
@@ -67,6 +117,8 @@ class Card:
     """The change, when one was shown for approval or can be told from the arguments."""
     is_open: bool = False
     gap: int = 1
+    rows: dict[int, Row] = field(default_factory=dict[int, Row])
+    """The subagents of a `task` call, by their number."""
     _output: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +132,13 @@ class Card:
     def add_output(self, text: str) -> None:
         """Live output. Only its end is kept."""
         self._output = (self._output + sanitize.plain(text))[-_KEPT:]
+
+    def show_subagent(self, told: SubagentProgress) -> None:
+        """Where one of its subagents stands now."""
+        if told.number in self.rows:
+            self.rows[told.number].follow(told)
+        else:
+            self.rows[told.number] = Row(told)
 
     def close(self, result: ToolResult, seconds: float) -> None:
         """The call has ended."""
@@ -101,8 +160,8 @@ class Card:
 
     def estimate(self, width: int) -> int:
         if self.is_open:
-            return self._output.count("\n") + 2
-        return 1 + min(self.diff.count("\n"), _DIFF)
+            return self._output.count("\n") + 2 + len(self.rows)
+        return 1 + len(self.rows) + min(self.diff.count("\n"), _DIFF)
 
     def lines(self, width: int, look: Look) -> list[Strip]:
         return [self.heading(width, look), *self._body(width, look)]
@@ -131,9 +190,19 @@ class Card:
         drawn: list[Strip] = []
         if self.diff and self.state != "failed":
             drawn += diff_lines(self.diff, room, look, _OPEN if self.is_open else _DIFF)
-        if self.state in ("failed", "stopped") or self.is_open or self._is_command():
+        for number in sorted(self.rows):
+            row = self.rows[number]
+            is_over = self.state != "running"
+            drawn += row.lines(room, look, is_open=self.is_open, is_over=is_over)
+        if self._shows_output():
             drawn += self._output_lines(room, look)
         return [Strip([Segment("  ", look.muted), *strip]) for strip in drawn]
+
+    def _shows_output(self) -> bool:
+        """Unfolded, always. Folded, where the lines of subagents do not say it already."""
+        if self.is_open:
+            return True
+        return not self.rows and (self.state in ("failed", "stopped") or self._is_command())
 
     def _is_command(self) -> bool:
         return self.call.name not in READING and not self.diff
