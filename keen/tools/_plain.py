@@ -297,6 +297,8 @@ def _survey(top: Path) -> tuple[str, bool, bool]:
             folders.remove(".git")
         seen += len(folders) + len(files)
         for file in files:
+            if file.isascii() and not file.startswith("."):
+                continue  # neither a secret nor an ignore file, whose names begin with a dot
             path = Path(directory, file)
             if not secret and is_environment_file(path):
                 secret = os.path.relpath(path, top)
