@@ -24,6 +24,8 @@ from keen.tools.base import Context
 from keen.tools.guard import Guard, PathFacts, is_environment_file, real_path
 
 _MOST_MATCHES: Final = 2_000
+_MOST_CHECKED: Final = 250
+"""Files of one command whose place is looked up: together a few hundredths of a second."""
 _MOST_ENTRIES: Final = 8_000
 """Directory entries looked at for one command: about 50 ms."""
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
@@ -199,6 +201,8 @@ def path_objection(operand: Word, places: Places, plain: Plain, name: str) -> Fi
         found = glob_matches(operand.text, places)
         if found is None:
             return Finding("ask", f"{operand.text} matches too many files to check")
+        if len(found) + len(places.memo) > _MOST_CHECKED:
+            return Finding("ask", f"{name} would read more files than can be checked at once")
         matches += found
         if any(match.startswith("-") for match in found):
             return Finding("ask", f"{operand.text} matches a file name that looks like an option")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import stat
@@ -141,7 +142,7 @@ class Guard:
             return "keen's own files"
         home = _folded(_home())
         for part in _HIDDEN:
-            if _starts(names, home + _folded(Path(part))):
+            if _starts(names, home + _below(part)):
                 return f"credentials in ~/{part}"
         return ""
 
@@ -154,7 +155,7 @@ class Guard:
             return inside_git
         home = _folded(_home())
         for part in _SHELL:
-            if _starts(names, home + _folded(Path(part))):
+            if _starts(names, home + _below(part)):
                 return "person", f"~/{part} runs at the next login"
         for part in _PEERS:
             if part in names:
@@ -285,6 +286,7 @@ def _holder(real: Path, roots: tuple[Path, ...]) -> Path | None:
     return next((root for root in roots if real.is_relative_to(root)), None)
 
 
+@functools.lru_cache(maxsize=4_096)
 def _fold(name: str) -> str:
     """A name as the most forgiving file system compares it: case, composition, invisibles, tail."""
     plain = unicodedata.normalize("NFKC", name).casefold()
@@ -296,6 +298,12 @@ def _fold(name: str) -> str:
 
 def _folded(path: Path) -> tuple[str, ...]:
     return tuple(_fold(part) for part in path.parts if part != "/")
+
+
+@functools.cache
+def _below(part: str) -> tuple[str, ...]:
+    """The names of a fixed place."""
+    return _folded(Path(part))
 
 
 def _starts(names: tuple[str, ...], beginning: tuple[str, ...]) -> bool:
