@@ -31,7 +31,7 @@ def outcome(result: mcp_types.CallToolResult, scratch: Path) -> Outcome:
         if text:
             texts.append(text)
     structured: Json = result.structured_content
-    if structured is not None and not any(_says(text, structured) for text in texts):
+    if structured is not None and not _is_said(structured, texts):
         texts.append(json.dumps(structured, ensure_ascii=False))
     if not texts and not images:
         texts.append("(the tool answered without content)")
@@ -94,8 +94,15 @@ def _bytes(data: str, kind: str, what: str, scratch: Path) -> tuple[str, Image |
     return f"[{what}, {kind}, {len(content):,} bytes, in {path}]", None
 
 
+def _is_said(structured: Json, texts: list[str]) -> bool:
+    """True when the texts hold the structured content, as servers repeat it for older clients."""
+    values = structured.values() if isinstance(structured, dict) else ()
+    if values and all(isinstance(value, str) and value in texts for value in values):
+        return True
+    return any(_says(text, structured) for text in texts)
+
+
 def _says(text: str, structured: Json) -> bool:
-    """True when a text is the structured content, as servers repeat it for older clients."""
     if not text.lstrip().startswith(("{", "[")):
         return False
     try:
