@@ -21,6 +21,7 @@ MOST_LINE: Final = 32 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 _LONG: Final = 1024 * 1024
 """Bytes from which on a line is parsed in a thread."""
+_LAST_WORDS_SECONDS: Final = 2.0
 _PARSE_ERROR: Final = -32700
 _INVALID_REQUEST: Final = -32600
 _log: Final = logging.getLogger(__name__)
@@ -41,9 +42,13 @@ class Stdio:
         self._buffer = bytearray()
         self._is_ended = False
         self._is_too_long = False
+        self._is_gone = False
+        self._limit: asyncio.Timeout | None = None
 
     def end(self) -> None:
-        """Nothing more is read."""
+        """Nothing more is read; a client that takes nothing now is waited for only briefly."""
+        if not self._is_ended and self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + _LAST_WORDS_SECONDS)
         self._is_ended = True
         self._woken.set()
 
@@ -51,11 +56,21 @@ class Stdio:
         """Raises: ConnectionError when the client is gone."""
         text = json.dumps(masked_object(message), separators=(",", ":"), default=str)
         async with self._writing:
+            if self._is_gone:
+                raise ConnectionError("The client is gone.")
             try:
-                await self._output.write(text + "\n")
-            except (OSError, KeenError) as error:
-                self.end()
-                raise ConnectionError(str(error)) from error
+                async with asyncio.timeout(
+                    _LAST_WORDS_SECONDS if self._is_ended else None
+                ) as limit:
+                    self._limit = limit
+                    await self._output.write(text + "\n")
+            except (OSError, KeenError) as error:  # a time that is over is an OSError too
+                self._is_gone = True
+                raise ConnectionError(f"The client is gone: {error}") from error
+            finally:
+                self._limit = None
+                if self._is_gone:
+                    self.end()
 
     async def receive(self) -> Message | None:
         """The next message that is one; None at the end of the input."""
@@ -88,6 +103,7 @@ class Stdio:
             start = len(self._buffer)
             chunk = await self._read()
             if not chunk:
+                self.end()
                 return None  # what has no end was not sent as a whole
             self._buffer += chunk
         return None

@@ -31,6 +31,7 @@ from acp.schema import (
     UserMessageChunk,
 )
 
+from keen.commands.parsing import NAMES
 from tests.headless.running import ROOT, Place
 
 _LIMIT: Final = 64 * 1024 * 1024
@@ -145,12 +146,13 @@ class Running:
         return await self.process.wait()
 
 
-async def start(place: Place, *words: str, **environment: str) -> asyncio.subprocess.Process:
+async def start(
+    place: Place, *words: str, stdout: int = asyncio.subprocess.PIPE
+) -> asyncio.subprocess.Process:
     """`keen acp WORDS` in a directory that is no session's."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        "-c",
-        _COMMAND,
+        *(("-m", "keen") if "acp" in NAMES else ("-c", _COMMAND)),
         "acp",
         *words,
         cwd=place.home,
@@ -160,10 +162,9 @@ async def start(place: Place, *words: str, **environment: str) -> asyncio.subpro
             "KEEN_HOME": str(place.home),
             "PYTHONPATH": str(ROOT),
             "AWS_EC2_METADATA_DISABLED": "true",
-            **environment,
         },
         stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=stdout,
         stderr=asyncio.subprocess.PIPE,
         limit=_LIMIT,
     )
@@ -171,11 +172,11 @@ async def start(place: Place, *words: str, **environment: str) -> asyncio.subpro
 
 @asynccontextmanager
 async def editing(
-    place: Place, *words: str, editor: Editor | None = None, **environment: str
+    place: Place, *words: str, editor: Editor | None = None
 ) -> AsyncGenerator[Running]:
     """A started agent that has been initialised; at the end it must leave by itself, with 0."""
     editor = editor or Editor()
-    process = await start(place, *words, **environment)
+    process = await start(place, *words)
     assert process.stdin is not None
     assert process.stdout is not None
     client: Any = editor  # of the protocol's methods it has those that keen calls

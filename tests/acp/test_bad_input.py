@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.timeout(90)
 async def answers(place: Place, *lines: bytes, count: int = 1) -> list[dict[str, Any]]:
     """What a process says to these lines: a message to each of the first `count`.
 
-    It must still answer a good request then, leave with 0 when stdin ends, and say nothing but messages.
+    It must still answer a good request then, leave with 0 when stdin ends, and say nothing else.
     """
     process = await start(place)
     assert process.stdin is not None
@@ -120,7 +121,9 @@ async def test_a_client_that_is_gone_ends_the_process(place: Place) -> None:
         process.stdin.write(
             request("session/new", {"cwd": str(place.work), "mcpServers": []}) + b"\n"
         )
-        session_id = json.loads(await process.stdout.readline())["result"]["sessionId"]
+        answer = json.loads(await process.stdout.readline())
+        assert "result" in answer, answer
+        session_id = answer["result"]["sessionId"]
         words = [{"type": "text", "text": "hello"}]
         params = {"sessionId": session_id, "prompt": words}
         process.stdin.write(request("session/prompt", params, number=2) + b"\n")
@@ -132,6 +135,38 @@ async def test_a_client_that_is_gone_ends_the_process(place: Place) -> None:
     assert code == 0
     (path,) = place.sessions()
     assert path.stem == session_id
+
+
+async def test_a_client_that_reads_nothing_does_not_hold_the_end(place: Place) -> None:
+    pieces = tuple(f"piece {number} of the answer " for number in range(2_000))
+    async with FakeProvider(CHAT.says("", pieces=pieces)) as provider:
+        place.configure(CHAT, provider.url)
+        reading, writing = os.pipe()
+        process = await start(place, stdout=writing)
+        os.close(writing)
+        assert process.stdin is not None
+        try:
+            process.stdin.write(
+                request("session/new", {"cwd": str(place.work), "mcpServers": []}) + b"\n"
+            )
+            line = b""
+            while not line.endswith(b"\n"):
+                line += await asyncio.to_thread(os.read, reading, 1)
+            session_id = json.loads(line)["result"]["sessionId"]
+            words = [{"type": "text", "text": "hello"}]
+            params = {"sessionId": session_id, "prompt": words}
+            process.stdin.write(request("session/prompt", params, number=2) + b"\n")
+            await provider.asked()
+            process.stdin.close()
+            code = await process.wait()
+        finally:
+            os.close(reading)
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    assert code == 0
+    assert [path.stem for path in place.sessions()] == [session_id]
 
 
 @pytest.mark.parametrize("flag", ["--continue", "--fork-session", "--resume"])
