@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -95,7 +96,8 @@ def _list(place: Place, found: Servers) -> int:
 
 
 def _add(place: Place, arguments: argparse.Namespace) -> int:
-    target: list[str] = [word for word in arguments.target if word != "--"]
+    target: list[str] = arguments.target
+    target = target[1:] if target[0] == "--" else target
     environment: JsonObject = {**_pairs(arguments.env, "=", "--env NAME=VALUE")}
     headers: JsonObject = {**_pairs(arguments.header, ":", "--header 'NAME: VALUE'")}
     entry: JsonObject
@@ -122,7 +124,8 @@ def _add(place: Place, arguments: argparse.Namespace) -> int:
 
     file = place.paths.config / USER_FILE
     _files.update_json(file, change)
-    out(f"Added {name} to {file}. Try it: keen mcp test {name}")
+    shown = target[0] if "url" in entry else shlex.join(target)
+    out(f"Added {name} to {file}: {shown}\nTry it: keen mcp test {name}")
     return 0
 
 

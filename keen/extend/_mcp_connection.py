@@ -94,6 +94,11 @@ class Connection:
         self._is_closed = False
 
     @property
+    def seconds(self) -> float:
+        """What a request that is no call may take."""
+        return self._around.limits.connect
+
+    @property
     def is_running(self) -> bool:
         """True while calls can be made."""
         run = self._run

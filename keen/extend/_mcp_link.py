@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar, cast
 
@@ -14,7 +14,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from pydantic import BaseModel, FileUrl, ValidationError
+from pydantic import FileUrl, ValidationError
 
 from keen import __version__
 from keen.core.errors import ToolError
@@ -24,7 +24,7 @@ from keen.extend._mcp_http import client, http_transport, sse_transport
 from keen.extend._mcp_log import ServerLog
 from keen.extend._mcp_process import ServerProcess
 from keen.extend._mcp_stdio import StdioTransport
-from keen.extend._mcp_text import visible
+from keen.extend._mcp_text import PromptText, visible
 from keen.extend.mcp_config import ServerConfig
 
 _MOST_PAGES: Final = 200
@@ -32,8 +32,6 @@ _MOST_WORDS: Final = 2_000
 _TICK: Final = 0.1
 """Seconds between two pieces of progress that are shown."""
 _NO_SUCH_VERSION: Final = (mcp_types.METHOD_NOT_FOUND, mcp_types.UNSUPPORTED_PROTOCOL_VERSION)
-
-_Result = TypeVar("_Result", bound=BaseModel)
 
 
 class Link:
@@ -95,9 +93,34 @@ class Link:
         finally:
             is_over = True
 
-    async def ask(self, request: mcp_types.Request[Any, Any], kind: type[_Result]) -> _Result:
-        """Any other request and its answer."""
-        return await self._asked(self._session.send_request(request, kind))
+    async def read_resource(
+        self, uri: str
+    ) -> list[mcp_types.TextResourceContents | mcp_types.BlobResourceContents]:
+        """What a resource holds."""
+        parameters = mcp_types.ReadResourceRequestParams(uri=uri)
+        request = mcp_types.ReadResourceRequest(params=parameters)
+        answer = self._session.send_request(request, mcp_types.ReadResourceResult)
+        return (await self._asked(answer)).contents
+
+    async def list_prompts(self) -> tuple[PromptText, ...]:
+        """The first page of its prompts, what no person sees left out of their texts."""
+        request = mcp_types.ListPromptsRequest()
+        found = await self._asked(self._session.send_request(request, mcp_types.ListPromptsResult))
+        return tuple(
+            PromptText(
+                prompt.name,
+                visible(prompt.description or "")[0],
+                tuple((each.name, bool(each.required)) for each in prompt.arguments or ()),
+            )
+            for prompt in found.prompts
+        )
+
+    async def render_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """The texts of a prompt's messages; parts that are no text are named."""
+        parameters = mcp_types.GetPromptRequestParams(name=name, arguments={**arguments})
+        request = mcp_types.GetPromptRequest(params=parameters)
+        found = await self._asked(self._session.send_request(request, mcp_types.GetPromptResult))
+        return "\n\n".join(_words(message.content) for message in found.messages)
 
     async def _tools_page(self, cursor: str | None) -> JsonObject:
         if self._session.discover_result is None:
@@ -182,6 +205,16 @@ async def _transport(
     )
     opened = http_transport if config.transport == "http" else sse_transport
     return opened(config.url, ready_client)
+
+
+def _words(content: mcp_types.ContentBlock) -> str:
+    match content:
+        case mcp_types.TextContent(text=text):
+            return visible(text)[0]
+        case mcp_types.EmbeddedResource(resource=mcp_types.TextResourceContents(text=text)):
+            return visible(text)[0]
+        case _:
+            return f"[{content.type}]"
 
 
 def _progress(done: float, total: float | None, message: str | None) -> str:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from difflib import get_close_matches
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from keen.core.errors import ConfigError, ToolError
 from keen.core.events import Question
 from keen.core.messages import JsonObject
-from keen.extend._mcp_connection import Connection, Surroundings
+from keen.extend._mcp_connection import Connection, LinkEnded, Surroundings
 from keen.extend._mcp_names import tool_names
 from keen.extend._mcp_schema import checked
 from keen.extend._mcp_store import Store
-from keen.extend._mcp_text import ToolText, difference, visible
+from keen.extend._mcp_text import PromptText, ToolText, difference, visible
 from keen.extend.mcp_config import ServerConfig
 from keen.tools.base import Context, Outcome
+
+if TYPE_CHECKING:
+    from keen.extend._mcp_link import Link
 
 Ask: TypeAlias = Callable[[tuple[Question, ...]], Awaitable[tuple[str, ...] | None]]
 
@@ -118,6 +122,31 @@ class Server:
 
         return await asyncio.to_thread(outcome, result, context.scratch)
 
+    async def read_resource(self, uri: str, context: Context) -> Outcome:
+        """What a resource of the server holds. Raises: ToolError."""
+        link = await self._link(context.ask)
+        async with _within(self.connection.seconds, self.config.name):
+            parts = await link.read_resource(uri)
+        from keen.extend._mcp_results import contents  # the SDK is there by now
+
+        return await asyncio.to_thread(contents, parts, context.scratch)
+
+    async def prompts(self, ask: Ask) -> tuple[PromptText, ...]:
+        """The prompts it offers. Raises: ToolError."""
+        link = await self._link(ask)
+        async with _within(self.connection.seconds, self.config.name):
+            return await link.list_prompts()
+
+    async def render_prompt(self, name: str, arguments: Mapping[str, str], ask: Ask) -> str:
+        """A prompt with its arguments filled in, as text. Raises: ToolError."""
+        link = await self._link(ask)
+        async with _within(self.connection.seconds, self.config.name):
+            return await link.render_prompt(name, arguments)
+
+    async def _link(self, ask: Ask) -> Link:
+        await self.approve(ask)
+        return await self.connection.link()
+
     async def approve(self, ask: Ask) -> None:
         """See to it that it may be started. Raises: ToolError when it may not."""
         async with self._asking:
@@ -199,6 +228,18 @@ class Server:
             await asyncio.to_thread(_told, self._store.pin, self.config.key, {tool.name: tool.hash})
             self._agreed[tool.name] = tool.hash
         await self._keep()
+
+
+@asynccontextmanager
+async def _within(seconds: float, name: str) -> AsyncGenerator[None, None]:
+    """A request that is no call of a tool. Raises: ToolError when it is not answered in time."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise ToolError(f"The MCP server {name} did not answer in {seconds:g} seconds.") from None
+    except LinkEnded:
+        raise ToolError(f"The MCP server {name} ended before it answered.") from None
 
 
 async def _nobody(_questions: tuple[Question, ...]) -> tuple[str, ...] | None:

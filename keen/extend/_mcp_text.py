@@ -77,6 +77,15 @@ class ToolText:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PromptText:
+    """A prompt that a server offers, and the arguments it takes, the required ones marked."""
+
+    name: str
+    description: str = ""
+    arguments: tuple[tuple[str, bool], ...] = ()
+
+
 def visible(text: str) -> tuple[str, int]:
     """`text` without characters that no person sees, and how many there were."""
     return _INVISIBLE.subn("", text)

@@ -128,6 +128,16 @@ class Server:
                 self.list(number, params)
             case "tools/call":
                 self.call(number, params["name"], params.get("arguments", {}), params)
+            case "resources/read":
+                content = {"uri": params["uri"], "text": f"what {params['uri']} holds"}
+                answer(number, {"contents": [content]})
+            case "prompts/list":
+                arguments = [{"name": "who", "required": True}]
+                answer(number, {"prompts": [{"name": "greet", "arguments": arguments}]})
+            case "prompts/get":
+                words = f"Greet {params['arguments']['who']}."
+                message = {"role": "user", "content": {"type": "text", "text": words}}
+                answer(number, {"messages": [message]})
             case _:
                 send({"id": number, "error": {"code": -32601, "message": f"no {method}"}})
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from keen.core.errors import ToolError
 from keen.extend._mcp_server import ALWAYS, NO, ONCE, USE
 from keen.extend.mcp import Limits
+from keen.tools.base import Context
 from tests.extend.mcp_place import McpPlace
 
 
@@ -288,6 +290,30 @@ async def test_the_catalogue_is_the_same_all_session_and_knows_the_last_one(
 
     assert "not known yet" in before.description
     assert "mcp__test__echo: Says what it is given." in after.description
+
+
+async def test_resources_are_read_and_prompts_are_filled_in(place: McpPlace) -> None:
+    async with place.running(place.config()) as session:
+        server = session.servers.server("test")
+        assert server is not None
+        context = Context(place.work, (place.work,), place.work)
+        read = await server.read_resource("file:///a", context)
+        prompts = await server.prompts(context.ask)
+        words = await server.render_prompt("greet", {"who": "Ada"}, context.ask)
+
+    assert "what file:///a holds" in read.output
+    assert [(prompt.name, prompt.arguments) for prompt in prompts] == [("greet", (("who", True),))]
+    assert words == "Greet Ada."
+
+
+async def test_resources_of_an_unapproved_server_are_not_read(place: McpPlace) -> None:
+    async with place.running(place.config(scope="project")) as session:
+        server = session.servers.server("test")
+        assert server is not None
+        with pytest.raises(ToolError, match="did not want"):
+            await server.read_resource("file:///a", Context(place.work, (), place.work))
+
+    assert place.recorded() == []
 
 
 async def test_status_says_what_became_of_each_server(place: McpPlace) -> None:
