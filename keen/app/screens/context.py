@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -51,7 +52,7 @@ class ContextSheet(Sheet[str]):
             yield Static(self.heading, id="title", markup=False)
             yield Transcript(self.look, id="text")
             if self._compactions:
-                rows = [Option(sanitize.line(one.row)) for one in self._compactions]
+                rows = [Option(_row(one.row)) for one in self._compactions]
                 yield OptionList(*rows, id="rows", markup=False)
             yield Static(self.hint, id="hint", markup=False)
 
@@ -74,3 +75,8 @@ class ContextSheet(Sheet[str]):
             event.stop()
             self.dismiss(None)
             self._owner.run_command("compact", "undo")
+
+
+def _row(words: str) -> Text:
+    """One line, however narrow the screen is."""
+    return Text(sanitize.line(words), no_wrap=True, overflow="ellipsis")

@@ -9,6 +9,7 @@ from keen.app.blocks import Block, Words
 from keen.app.desk import SessionRow, Wanted
 from keen.app.screens.opening import Opening
 from keen.app.screens.sheet import LineSheet, ListSheet, Row
+from keen.app.units import several
 from keen.core.errors import KeenError
 
 _HINT = "Enter opens · F2 renames · F3 copies · F8 deletes · F5 all folders · Esc closes"
@@ -96,7 +97,7 @@ class _Picker:
 
 
 def _row(session: SessionRow) -> Row:
-    details = [session.when, f"{session.turns} turns"]
+    details = [session.when, several(session.turns, "turn")]
     if session.model:
         details.append(session.model)
     if not session.is_here:
