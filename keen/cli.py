@@ -189,7 +189,8 @@ def _interrupted(number: int, _: FrameType | None) -> NoReturn:
 
 def _management(name: str, rest: list[str]) -> int:
     """A command that looks after settings or sessions; each is one module of keen.commands."""
-    if name != "permissions" and not {"-v", "--version"}.isdisjoint(rest):
+    own = rest[: rest.index("--")] if "--" in rest else rest
+    if name != "permissions" and not {"-v", "--version"}.isdisjoint(own):
         print(f"keen {__version__}")
         return 0
     module = importlib.import_module(f"keen.commands.{name}")

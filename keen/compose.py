@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,8 @@ from keen.core.messages import History, User
 from keen.core.models import Effort
 from keen.engine import Engine
 from keen.extend.instructions import Instructions, instructions
+from keen.extend.subagents import Parts
+from keen.extensions import Session, found
 from keen.options import Options
 from keen.seal import seal
 from keen.session.checkpoint import Recorder
@@ -43,7 +45,7 @@ _LEAST_ROOM: Final = 1_024
 """Tokens that system prompt and tools must leave of the budget."""
 _SMALL_BUDGET: Final = 20_000
 """Effective tokens under which the optional tools are left out."""
-_OPTIONAL: Final = ("task", "recall", "todo", "web_fetch")
+_OPTIONAL: Final = ("task", "skill", "recall", "todo", "web_fetch")
 
 
 async def compose(
@@ -68,35 +70,64 @@ async def compose(
         threshold=threshold(settings.compaction.threshold),
     )
     words = await asyncio.to_thread(_instructions, options, chosen)
+    extensions = await asyncio.to_thread(found, options, chosen, environment)
     name = recorder.session_id if recorder is not None else str(uuid.uuid4())
     await asyncio.to_thread(seal)
     place = await asyncio.to_thread(scratch.directory, chosen.paths.cache, name)
     context = _context(options, chosen, environment, place, search)
     workshop = await asyncio.to_thread(
-        open_workshop, chosen.loaded, context, chosen.paths, is_interactive=is_interactive
+        open_workshop,
+        chosen.loaded,
+        context,
+        chosen.paths,
+        is_interactive=is_interactive,
+        readable=extensions.skills.readable,
     )
-    tools = workshop.tools
-    notices = [*chosen.notices, *workshop.notices, *_about(words)]
+    session = Session(context, workshop, recorder, is_interactive)
+    await asyncio.to_thread(extensions.open, chosen, environment, session)
+    summariser = await _summariser(chosen, environment)
+
+    def system(tools: Collection[str]) -> str:
+        skills = extensions.skills.words if "skill" in tools else ""
+        return system_prompt(
+            facts(options.cwd), words.text, skills, options.appended_prompt, tools=tools
+        )
+
+    parts = Parts(
+        sampler=sampler,
+        policy=workshop.policy,
+        make_tools=extensions.subagent_tools(session),
+        strategy=lambda own, other: strategy(settings, own, recorder, other),
+        system=system,
+        summariser=summariser,
+        make_sampler=lambda named: sampler_of(chosen, catalogue.parse_model(named), environment),
+        cache_key=recorder.session_id if recorder is not None else "",
+    )
+    extensions.add_subagents(parts)
+    tools = {**workshop.tools, **extensions.tools}
+    notices = [*chosen.notices, *workshop.notices, *_about(words), *extensions.notices]
     if sampler.budget.effective < _SMALL_BUDGET:
         tools, note = without_optional(tools, sampler)
         notices.append(note)
-    summariser = await _summariser(chosen, environment)
     compactor, is_automatic = strategy(settings, sampler, recorder, summariser)
     conversation = Conversation(
         sampler=sampler,
-        toolbox=Toolbox(tools, workshop.policy, context),
-        system=system_prompt(facts(options.cwd), words.text, options.appended_prompt, tools=tools),
+        toolbox=Toolbox(
+            tools, workshop.policy, context, extensions.undeclared, gate=extensions.gate
+        ),
+        system=system(tools),
         history=history,
         compactor=compactor,
         is_automatic=is_automatic,
         remember=as_it_is if settings.session.tool_history == "full" else _remembered,
         cache_key=recorder.session_id if recorder is not None else "",
         scratch=place,
+        gate=extensions.gate,
     )
     if recorder is not None:
         conversation.commit = recorder.commit
     check_room(conversation)
-    return Engine(
+    engine = Engine(
         conversation,
         recorder,
         settings,
@@ -104,7 +135,10 @@ async def compose(
         workshop.jobs,
         tuple(notices),
         summariser=summariser,
+        extensions=extensions,
     )
+    parts.limits = lambda: engine.limits
+    return engine
 
 
 async def sampler_of(

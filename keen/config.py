@@ -37,6 +37,9 @@ PROJECT_MAY_SET: Final = (
 """All that a project's file decides. What sends a key somewhere, runs a command or loosens a rule
 is the user's alone, trusted folder or not (CVE-2026-21852, CVE-2026-33068)."""
 
+USERS_OWN: Final = (("ui", "notify_command"), ("ui", "status_command"))
+"""Commands inside what a project may set: never a project's."""
+
 ADDED_UP: Final = frozenset({"permissions.allow", "permissions.ask", "permissions.deny"})
 """Lists that every layer adds to: a later layer must not empty the rules of an earlier one."""
 
@@ -268,7 +271,7 @@ def _what_a_project_may_say(layer: _Layer, gathering: _Gathering) -> _Layer:
 
 
 def _may_set(location: _toml.Location) -> bool:
-    return any(
+    return location not in USERS_OWN and any(
         len(location) >= len(allowed)
         and all(want in ("*", name) for want, name in zip(allowed, location, strict=False))
         for allowed in PROJECT_MAY_SET

@@ -27,6 +27,7 @@ from keen.core.events import (
 )
 from keen.core.messages import History, Usage, User
 from keen.core.models import ModelSpec
+from keen.extensions import Extensions
 from keen.session.checkpoint import Recorder
 from keen.session.projection import conversation, last_compaction
 from keen.session.records import CompactionReverted, Record
@@ -88,6 +89,8 @@ class Engine:
     limits: RunLimits | None = None
     summariser: Sampler | None = None
     """Another model that writes the summaries; what it costs is booked on the run as well."""
+    extensions: Extensions | None = None
+    """Skills, subagents, MCP servers and hooks; None where a conversation has none."""
     turn: Turn | None = field(default=None)
     """The running turn: steering goes there."""
     _has_begun: bool = False
@@ -122,25 +125,27 @@ class Engine:
     @property
     def cost_usd(self) -> float | None:
         """None where the price of a model that may be asked is not known."""
-        other = self.summariser
-        elsewhere = other.spent if other is not None else Usage()
         total = 0.0
-        for sampler, spent in (
-            (self.conversation.sampler, self.usage - elsewhere),
-            (other, elsewhere),
-        ):
-            if sampler is None:
-                continue
-            if sampler.model.price is None:
+        for model, spent in self._bills():
+            if model.price is None:
                 return None
-            total += sampler.model.price.cost(spent)
+            total += model.price.cost(spent)
         return round(total, 6)
 
     @property
     def unpriced(self) -> str:
         """The first model whose price is not known; empty when all are."""
-        samplers = filter(None, (self.conversation.sampler, self.summariser))
-        return next((one.model.name for one in samplers if one.model.price is None), "")
+        return next((model.name for model, _ in self._bills() if model.price is None), "")
+
+    def _bills(self) -> list[tuple[ModelSpec, Usage]]:
+        """Each model that may be asked or was, with what it was sent."""
+        others: list[tuple[ModelSpec, Usage]] = []
+        if self.summariser is not None:
+            others.append((self.summariser.model, self.summariser.spent))
+        if self.extensions is not None:
+            others += [(bill.model, bill.spent) for bill in self.extensions.ledger.bills]
+        elsewhere = sum((spent for _, spent in others), Usage())
+        return [(self.conversation.sampler.model, self.usage - elsewhere), *others]
 
     async def run(self, user: User, emit: Emit) -> None:
         """One turn, recorded; however it ends, session and history are whole afterwards."""
@@ -169,9 +174,15 @@ class Engine:
         word = await self.gate.before_prompt(text)
         if word.refusal:
             raise KeenError(word.refusal)
+        text = await asyncio.to_thread(self._spelled_out, text)
         context = "\n\n".join(filter(None, (self._opening, word.context)))
         self._opening = ""
         return f"{text}\n\n<hook_context>\n{context}\n</hook_context>" if context else text
+
+    def _spelled_out(self, text: str) -> str:
+        """The message that a typed call of a skill or command stands for; `text` if it is none."""
+        message = self.extensions.skills.expand(text) if self.extensions is not None else None
+        return text if message is None else message
 
     async def _recorded(self, recorder: Recorder, turn: Turn, user: User, emit: Emit) -> None:
         before = self.usage
@@ -265,6 +276,8 @@ class Engine:
         try:
             await self._say_farewell()
             await self.jobs.aclose()
+            if self.extensions is not None:
+                await self.extensions.aclose()
             await self.conversation.sampler.wire.aclose()
             if self.summariser is not None:
                 await self.summariser.wire.aclose()

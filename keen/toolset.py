@@ -12,11 +12,11 @@ from keen.config import Loaded
 from keen.core.errors import ConfigError
 from keen.paths import Paths
 from keen.tools._confines import Surveyor
-from keen.tools._rules import Kind, Rule, SavedRules, Source, parse_rule
+from keen.tools._rules import Kind, Rule, SavedRules, Source, parse_rule, parse_rules
 from keen.tools.ask_user import AskUser
 from keen.tools.base import Context, Tool
 from keen.tools.bash import Bash
-from keen.tools.confinement import Confinement
+from keen.tools.confinement import Confinement, Placeholders
 from keen.tools.edit_file import EditFile
 from keen.tools.file_memory import FileMemory
 from keen.tools.glob import Glob
@@ -44,18 +44,34 @@ class Workshop:
 
 
 def open_workshop(
-    loaded: Loaded, context: Context, paths: Paths, *, is_interactive: bool
+    loaded: Loaded,
+    context: Context,
+    paths: Paths,
+    *,
+    is_interactive: bool,
+    readable: tuple[Path, ...] = (),
 ) -> Workshop:
     """Tools, policy and sandbox as the settings want them. Blocking.
 
+    `readable`: folders outside the workspace that may be read unasked, such as those of skills.
+
     Raises: ConfigError for text that is no rule, or for a sandbox that is required and not there.
     """
-    held = sandbox(loaded, paths)
+    held = sandbox(loaded, paths, readable=readable)
     if not is_interactive:
         check_sandbox(held)
-    decide = policy(loaded, context, paths, is_interactive=is_interactive, level=held.level)
+    decide = policy(
+        loaded,
+        context,
+        paths,
+        is_interactive=is_interactive,
+        level=held.level,
+        readable=readable,
+    )
     jobs = Jobs()
-    confinement = Confinement(held, decide)
+    placeholders = Placeholders(paths.cache / "placeholders")
+    placeholders.sweep()
+    confinement = Confinement(held, decide, placeholders)
     tools = built_in_tools(
         FileMemory(),
         jobs,
@@ -142,11 +158,12 @@ def _source(origin: str) -> Source:
     return "project" if f"{os.sep}{config.PROJECT_FILE}:" in origin else "user"
 
 
-def sandbox(loaded: Loaded, paths: Paths) -> Sandbox:
+def sandbox(loaded: Loaded, paths: Paths, *, readable: tuple[Path, ...] = ()) -> Sandbox:
     """What holds commands here, as the settings want it. Blocking; seconds at the very first."""
     settings = loaded.settings.permissions
     writable = tuple(Path(os.path.realpath(os.path.expanduser(one))) for one in settings.writable)
-    return find(settings.sandbox, paths.cache, surveyor=Surveyor(guard(paths), writable=writable))
+    surveyor = Surveyor(guard(paths, readable), writable=writable)
+    return find(settings.sandbox, paths.cache, surveyor=surveyor)
 
 
 def policy(
@@ -156,10 +173,11 @@ def policy(
     *,
     is_interactive: bool,
     level: Level = "none",
+    readable: tuple[Path, ...] = (),
 ) -> Policy:
     """The policy of a session: mode and rules of the settings, what was saved for this project.
 
-    `level`: how far a sandbox holds commands.
+    `level`: how far a sandbox holds commands. `readable`: more folders that are read unasked.
 
     Raises: ConfigError for text that is no rule.
     """
@@ -168,8 +186,8 @@ def policy(
     return Policy(
         context,
         mode=settings.mode,
-        rules=(*rules(loaded), *saved.load()),
-        guard=guard(paths),
+        rules=(*rules(loaded), *saved.load(), *_readable(readable)),
+        guard=guard(paths, readable),
         sandbox=level,
         is_interactive=is_interactive,
         has_network=settings.network,
@@ -177,7 +195,13 @@ def policy(
     )
 
 
-def guard(paths: Paths) -> Guard:
-    """Who knows which paths are keen's own."""
+def guard(paths: Paths, readable: tuple[Path, ...] = ()) -> Guard:
+    """Who knows which paths are keen's own, and which of all may be read."""
     own = (paths.config, paths.data, paths.cache, paths.logs)
-    return Guard(own=tuple(dict.fromkeys(own)), readable=(paths.skills,))
+    return Guard(own=tuple(dict.fromkeys(own)), readable=(paths.skills, *readable))
+
+
+def _readable(folders: tuple[Path, ...]) -> tuple[Rule, ...]:
+    """A rule for each folder whose name cannot be taken for a pattern."""
+    plain = (str(folder) for folder in folders if not set("*?[]()") & set(str(folder)))
+    return parse_rules((f"read({one}/**)" for one in plain), "allow", "built-in", "of skills")

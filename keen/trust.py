@@ -28,6 +28,8 @@ TAKE_EFFECT: Final = (
     ".keen/hooks",
     ".mcp.json",
     ".agents/skills",
+    ".agents/agents",
+    ".agents/commands",
     ".claude/skills",
     ".claude/agents",
     ".claude/commands",

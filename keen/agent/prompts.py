@@ -102,11 +102,12 @@ _WRAPPER_TAG: Final = re.compile(r"<(?=/?(?:compacted_context|last_user_message)
 def system_prompt(
     environment: Sequence[str],
     instructions: str,
+    skills: str = "",
     appended: str = "",
     *,
     tools: Collection[str] = ("todo", "recall"),
 ) -> str:
-    """The whole system prompt: fixed words, the environment, the project's instructions.
+    """The whole system prompt: fixed words, the environment, instructions, skills.
 
     It names only `tools` that are there: a small window has to do without some.
     """
@@ -116,8 +117,7 @@ def system_prompt(
     parts = [words, "Environment\n" + "\n".join(f"- {fact}" for fact in environment)]
     if instructions:
         parts.append(instructions)
-    if appended:
-        parts.append(appended)
+    parts += filter(None, (skills, appended))
     return "\n\n".join(part.strip() for part in parts)
 
 

@@ -136,7 +136,9 @@ class Toolbox:
         self, call: ToolCall, tool: Tool, prepared: PreparedCall, emit: Emit
     ) -> str | None:
         """None when the call may run, else the sentence that tells the model why not."""
-        verdict = self.policy.decide(call.name, tool.effect, prepared.accesses)
+        verdict = await asyncio.to_thread(
+            self.policy.decide, call.name, tool.effect, prepared.accesses
+        )
         if verdict.kind == "refuse":
             return verdict.reason
         word = await self.gate.before_tool(call)

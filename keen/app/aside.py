@@ -61,7 +61,7 @@ async def aside(
     }
     turn = Turn(
         sampler=sampler,
-        toolbox=Toolbox(tools, talk.toolbox.policy, talk.toolbox.context),
+        toolbox=Toolbox(tools, talk.toolbox.policy, talk.toolbox.context, gate=talk.toolbox.gate),
         system=talk.system,
         history=(user,),
         live=(user,),

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 def skills_of(engine: Engine | None) -> Skills | None:
     """The skills and commands of an engine; None where it has none."""
-    return None
+    extensions = engine.extensions if engine is not None else None
+    return extensions.skills if extensions is not None else None
 
 
 def slash_entries(engine: Engine | None) -> Sequence[SlashEntry]:

@@ -34,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="edit there too",
     )  # fmt: skip
     add("--config", type=filled_path, metavar="FILE", help="in place of your config.toml")
-    add("--mcp-config", type=filled_path, metavar="FILE", help="not in this version yet")
+    add("--mcp-config", type=filled_path, metavar="FILE", help="more MCP servers, as in .mcp.json")
     add("--append-system-prompt", default="", metavar="TEXT", help="added to the system prompt")
     add("--no-session", action="store_true", help="keep nothing on disk")
     add("--trust", action="store_true", help="trust this folder's AGENTS.md, settings and skills")
@@ -46,8 +46,6 @@ def options(parsed: argparse.Namespace) -> Options:
 
     Raises: UsageError for a directory or file that does not exist.
     """
-    if parsed.mcp_config is not None:
-        raise UsageError("--mcp-config: this version of keen does not run MCP servers yet.")
     return Options(
         cwd=directory(parsed.cwd),
         model=parsed.model or "",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import getpass
+import os
 import sys
-import webbrowser
+from pathlib import Path
 
 from keen import _files, auth, credentials, providers
 from keen._settings import Settings
+from keen.browser import open_page
 from keen.commands._place import Place, Subparsers, add_place, place_of
 from keen.commands.saying import err, out
 from keen.core.errors import UsageError
@@ -129,4 +131,4 @@ def _asked_key(provider: str) -> str:
 async def _open_page(address: str) -> None:
     out(f"Sign in here, in a browser on this machine:\n\n{address}\n")
     sys.stdout.flush()
-    await asyncio.to_thread(webbrowser.open, address)
+    await asyncio.to_thread(open_page, address, Path.cwd(), os.environ)

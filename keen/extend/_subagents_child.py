@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from keen.agent.compaction import Compactor
 from keen.agent.conversation import Conversation
+from keen.agent.gate import OPEN, Gate
 from keen.agent.measure import Meter
 from keen.agent.sampling import Sampler
 from keen.agent.toolbox import Toolbox
@@ -75,6 +76,10 @@ def _no_limits() -> Limits | None:
     return None
 
 
+def _open_gate(_label: str) -> Gate:
+    return OPEN
+
+
 def _no_tool(_name: str) -> Tool | None:
     return None
 
@@ -101,7 +106,8 @@ class Parts:
     """Another model that writes the summaries; each subagent asks it on its own account."""
     make_sampler: Callable[[str], Awaitable[Sampler]] = _no_other_model
     """A sampler for PROVIDER/MODEL[:EFFORT] with a wire of its own. Raises: ConfigError."""
-    make_toolbox: Callable[[Mapping[str, Tool], Policy, Context, FindTool], Toolbox] = Toolbox
+    gate: Callable[[str], Gate] = _open_gate
+    """Who watches the subagent of this label."""
     undeclared: FindTool = _no_tool
     """Finds tools of the conversation that its requests leave out."""
     limits: Callable[[], Limits | None] = _no_limits
@@ -244,11 +250,13 @@ class Child:
             if name not in given and (found := self.parts.undeclared(name)) is not None:
                 given[name] = found
         tools = {name: kept for name, tool in given.items() if (kept := bound(tool)) is not None}
-        toolbox = self.parts.make_toolbox(
+        gate = self.parts.gate(self.label)
+        toolbox = Toolbox(
             tools,
             policy,
             replace(self.context, search=None),
             lambda name: bound(self.parts.undeclared(name)),
+            gate=gate,
         )
         compactor, is_automatic = self.parts.strategy(sampler, self._summariser)
         key = self.parts.cache_key
@@ -260,6 +268,7 @@ class Child:
             is_automatic=is_automatic,
             cache_key=f"{key}-{self.profile.name[:_MOST_KEY]}" if key else "",
             scratch=self.context.scratch,
+            gate=gate,
         )
 
     def _system(self, tools: Collection[str]) -> str:

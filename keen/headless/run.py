@@ -36,6 +36,7 @@ from keen.core.events import (
     ReasoningDelta,
     Rewound,
     SteeringDelivered,
+    SubagentProgress,
     TextDelta,
     ToolFinished,
     ToolProgress,
@@ -181,8 +182,8 @@ class Headless:
                 | CompactionSuspended()
             ):
                 await self._compaction(event)
-            case SteeringDelivered():
-                self.transcript.end_answer()
+            case SteeringDelivered() | SubagentProgress():
+                self.transcript.end_answer()  # a script sees of a subagent the result of the call
             case TurnFinished() | TurnFailed():
                 self._end(event)
             case _:

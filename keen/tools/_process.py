@@ -15,13 +15,15 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
-from keen.tools._limits import PROCESSES, Limits, limit, limited
+from keen.tools._limits import PROCESSES, Limits, limit, limited, system_tasks
 from keen.tools._spool import Spool
 
 MARKER: Final = "KEEN_COMMAND"
 """The variable by which processes of a command are found after they left its session."""
+
+T = TypeVar("T")
 
 _TICK: Final = 0.1
 """Seconds between two looks at new output: at most ten pieces of progress a second."""
@@ -74,6 +76,7 @@ class Process:
         self._output = output
         self._mark = mark
         self._started = time.monotonic()
+        self._tasks_before = system_tasks()
 
     @property
     def pid(self) -> int:
@@ -149,9 +152,12 @@ class Process:
                     return "exited"
                 if deadline is not None and time.monotonic() >= deadline:
                     return "timed out"
-                if (begun := time.monotonic()) >= look_at:
-                    self._why = await asyncio.to_thread(self._exceeded)
+                if (begun := time.monotonic()) >= look_at or self._swells():
+                    self._why = await _in_thread(self._exceeded)
                     if self._why:
+                        # What grows does not wait for a polite end, and uses it to grow on.
+                        with contextlib.suppress(ProcessLookupError, PermissionError):
+                            os.killpg(self.pid, signal.SIGKILL)
                         return "stopped"
                     took = time.monotonic() - begun
                     look_at = begun + max(_LOOK_SECONDS, took * _LOOK_SHARE)
@@ -161,12 +167,17 @@ class Process:
             exit_.cancel()
             await asyncio.wait({exit_})
 
+    def _swells(self) -> bool:
+        """True when the whole system has got more new processes than the command may start."""
+        most = self._limits.processes
+        return bool(most) and system_tasks() - self._tasks_before > most
+
     def _exceeded(self) -> str:
         return self._limits.exceeded(_members(self.pid, self._mark)) if _HAS_PROC else ""
 
     async def _end(self) -> int:
         """End what is left of the command: politely, then by force. Returns how many were left."""
-        first = await asyncio.to_thread(self._left)
+        first = await _in_thread(self._left)
         is_main_running = self._child.returncode is None
         if first or is_main_running:
             await self._terminate(is_main_running=is_main_running)
@@ -176,9 +187,9 @@ class Process:
     async def _terminate(self, *, is_main_running: bool) -> None:
         for number, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _LAST)):
             deadline = time.monotonic() + patience
-            self._signal(number, await asyncio.to_thread(self._left))
+            self._signal(number, await _in_thread(self._left))
             while time.monotonic() < deadline:
-                left = await asyncio.to_thread(self._left)
+                left = await _in_thread(self._left)
                 if not left and self._child.returncode is not None:
                     return
                 if number == signal.SIGKILL:
@@ -218,6 +229,14 @@ class Process:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
                 os.kill(pid, signal.SIGCONT)
+
+
+async def _in_thread(look: Callable[[], T]) -> T:
+    """The result of `look`, which blocks; where the system has no thread left, at once."""
+    try:
+        return await asyncio.to_thread(look)
+    except RuntimeError:  # "can't start new thread": a fork bomb is at work
+        return look()
 
 
 class _Output:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, cast
 
+from keen import secrets
 from keen.core.errors import ProviderError, Unauthorized
 from keen.core.estimate import Opaque, image_tokens
 from keen.core.messages import (
@@ -183,9 +184,21 @@ def _client(endpoint: Endpoint, secret: str) -> Any:
             tcp_keepalive=True,
         ),
     )
+    client.meta.events.register("before-sign.bedrock-runtime", _learning(session))
     if endpoint.headers:
         client.meta.events.register("before-sign.bedrock-runtime", _adding(endpoint.headers))
     return client
+
+
+def _learning(session: Any) -> Callable[..., None]:
+    """Keys that boto3 found by itself are masked like those that keen found."""
+
+    def learn(**_: Any) -> None:
+        if (found := session.get_credentials()) is not None:
+            frozen = found.get_frozen_credentials()
+            secrets.register(frozen.secret_key or "", frozen.token or "")
+
+    return learn
 
 
 def _adding(headers: Mapping[str, str]) -> Callable[..., None]:

@@ -1,0 +1,164 @@
+"""What the person and a trusted project added: skills, subagents, MCP servers, hooks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from keen import trust
+from keen._settings import Settings
+from keen.agent.gate import OPEN, Gate
+from keen.choice import Chosen
+from keen.extend import mcp_config
+from keen.extend.mcp_config import Servers
+from keen.extend.profiles import Profiles, load_profiles
+from keen.extend.skills import Skills, user_folders
+from keen.extend.subagents import Ledger, Parts, Subagents
+from keen.options import Options
+from keen.session.checkpoint import Recorder
+from keen.tools.base import Context, Tool
+from keen.tools.file_memory import FileMemory
+from keen.tools.jobs import Jobs
+from keen.tools.permission import Policy
+from keen.toolset import Workshop, built_in_tools
+
+if TYPE_CHECKING:
+    from keen.extend.mcp import McpServers
+
+
+def _nothing(_name: str) -> Tool | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Where a session works, with which tools, and what it is called."""
+
+    context: Context
+    workshop: Workshop
+    recorder: Recorder | None
+    is_interactive: bool
+
+
+@dataclass
+class Extensions:
+    """What a session has beside its own tools. Nothing of it runs before it is used."""
+
+    skills: Skills
+    profiles: Profiles
+    servers: Servers
+    gate: Gate = OPEN
+    notices: tuple[str, ...] = ()
+    mcp: McpServers | None = None
+    """None where no server is configured."""
+    ledger: Ledger = field(default_factory=Ledger)
+    """What subagents spent on models other than the conversation's."""
+    tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    """What requests declare; the tool of the subagents comes with `add_subagents`."""
+
+    @property
+    def undeclared(self) -> Callable[[str], Tool | None]:
+        """Finds the tools of MCP servers, which requests leave out."""
+        return self.mcp.undeclared if self.mcp is not None else _nothing
+
+    def open(self, chosen: Chosen, environment: Mapping[str, str], session: Session) -> None:
+        """Take what a session gives. Blocking, quick."""
+        self.gate, unknown = _gate(chosen.settings, session)
+        self.notices = (
+            *self.skills.notices,
+            *self.profiles.notices,
+            *self.servers.notices,
+            *unknown,
+        )
+        tools: list[Tool] = []
+        if (skill := self.skills.tool()) is not None:
+            tools.append(skill)
+        if self.servers.configs:
+            from keen.extend.mcp import McpServers
+
+            self.mcp = McpServers(
+                self.servers.configs,
+                paths=chosen.paths,
+                cwd=session.context.cwd,
+                roots=session.context.roots,
+                environment=environment,
+                is_interactive=session.is_interactive,
+                is_trusted=chosen.is_trusted,
+            )
+            tools += self.mcp.tools()
+        self.tools = {tool.spec.name: tool for tool in tools}
+
+    def add_subagents(self, parts: Parts) -> None:
+        """Give the session its subagents, made of `parts`, under the same hooks."""
+        parts.undeclared, parts.ledger = self.undeclared, self.ledger
+        parts.gate = self._gate_of
+        task = Subagents(parts, self.profiles).tool()
+        self.tools = {task.spec.name: task, **self.tools}
+
+    def _gate_of(self, label: str) -> Gate:
+        """The gate of a subagent: the same hooks, which are told its name."""
+        if self.gate is OPEN:
+            return OPEN
+        from keen.extend.hooks import Hooks
+
+        return self.gate.of_agent(label) if isinstance(self.gate, Hooks) else self.gate
+
+    def subagent_tools(self, session: Session) -> Callable[[Policy, Jobs], Mapping[str, Tool]]:
+        """What makes the tools of one subagent: those of the session, with files of its own."""
+
+        def make(policy: Policy, jobs: Jobs) -> Mapping[str, Tool]:
+            own = built_in_tools(
+                FileMemory(),
+                jobs,
+                is_left_out=policy.is_unreadable,
+                is_interactive=session.is_interactive,
+                confinement=session.workshop.confinement.under(policy),
+            )
+            return {**own, **self.tools}
+
+        return make
+
+    async def aclose(self) -> None:
+        """End what was started."""
+        if self.mcp is not None:
+            await self.mcp.aclose()
+
+
+def found(options: Options, chosen: Chosen, environment: Mapping[str, str]) -> Extensions:
+    """Look in the person's folders and, where it is trusted, in the project. Blocking."""
+    paths = chosen.paths
+    root = trust.project_root(options.cwd) if chosen.is_trusted else None
+    home = Path(os.path.expanduser("~"))
+    return Extensions(
+        Skills.read(user_folders(paths), root, options.cwd, state_file=paths.state_file),
+        load_profiles(paths.config, home, options.cwd, root),
+        mcp_config.servers(
+            chosen.settings,
+            root,
+            options.mcp_config,
+            environment,
+            user_file=paths.config / mcp_config.USER_FILE,
+        ),
+    )
+
+
+def _gate(settings: Settings, session: Session) -> tuple[Gate, tuple[str, ...]]:
+    """The person's hooks, and what is wrong with their events."""
+    if not settings.hooks:
+        return OPEN, ()
+    from keen.extend.hooks import Hooks, Surroundings, unknown_events
+
+    context, policy, recorder = session.context, session.workshop.policy, session.recorder
+    log = recorder.log if recorder is not None else None
+    place = Surroundings(
+        context.cwd,
+        context.roots,
+        context.environment,
+        session_id=recorder.session_id if recorder is not None else "",
+        transcript_path=str(log.path) if log is not None and log.path is not None else "",
+        mode=lambda: policy.mode,
+    )
+    return Hooks(settings.hooks, place), unknown_events(settings.hooks)
