@@ -15,6 +15,7 @@ from keen.core.messages import Assistant, User
 from keen.engine import Engine
 from keen.options import PICK, Options
 from keen.providers import local_servers
+from keen.session import snapshots
 from keen.session.checkpoint import Recorder
 from keen.session.log import Log
 from keen.session.projection import conversation, last_usage
@@ -55,6 +56,7 @@ async def open_session(
             is_interactive=is_interactive,
         )
         _continue_measure(engine, records)
+        await asyncio.to_thread(_keep_files, engine, recorder, records)
         await _note_model(engine, recorder, records)
     except BaseException:
         await recorder.aclose()
@@ -105,6 +107,14 @@ def _wanted(options: Options, store: Store) -> Path | None:
         return store.latest(options.cwd, is_copied=options.is_fork)
     except NoSession as error:
         raise UsageError(str(error)) from error
+
+
+def _keep_files(engine: Engine, recorder: Recorder, records: list[Record]) -> None:
+    """Have edits note what they replace, for /rewind; a session in memory only keeps nothing."""
+    if recorder.log.path is not None:
+        kept = snapshots.opened(recorder.log.path, records, lambda: recorder.message_seq)
+        toolbox = engine.conversation.toolbox
+        toolbox.context = replace(toolbox.context, keep=kept.keep)
 
 
 def _continue_measure(engine: Engine, records: list[Record]) -> None:

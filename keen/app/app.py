@@ -15,7 +15,7 @@ from textual.binding import BindingType
 from textual.driver import Driver
 
 from keen import sanitize
-from keen.app.desk import Desk, Opened
+from keen.app.desk import Attention, Desk, Opened
 from keen.app.look import look_of, textual_theme
 from keen.app.screens.chat import ChatScreen
 from keen.app.tally import Tally
@@ -175,12 +175,12 @@ class KeenApp(App[int], inherit_bindings=False):
     def on_app_blur(self, _event: events.AppBlur) -> None:
         self._is_focused = False
 
-    def call_attention(self, words: str) -> None:
+    def call_attention(self, kind: Attention, words: str) -> None:
         """Bell and desktop notice, as the settings want it."""
         wanted = self._settings.ui.notify if self._settings is not None else "unfocused"
         if wanted == "off" or (wanted == "unfocused" and self._is_focused):
             return
-        self.run_worker(self.desk.call(words), group="call", exit_on_error=False)
+        self.run_worker(self.desk.call(kind, words), group="call", exit_on_error=False)
         said = sanitize.line(words).replace(";", ",")
         program = os.environ.get("TERM_PROGRAM", "") + os.environ.get("TERM", "")
         if "kitty" in program:

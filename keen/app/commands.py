@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias
 
 from keen import sanitize
-from keen.app import doings, reports, session_doings
+from keen.app import doings, extension_reports, reports, session_doings
 from keen.app import skills as skill_doings
 from keen.app.screens.opening import Opening
 
@@ -72,7 +72,7 @@ COMMANDS: Final[tuple[SlashCommand, ...]] = (
     ),
     SlashCommand(
         "review", "a critical look at what was done; its answer is not kept", doings.review, "idle",
-        argument="[focus]", aliases=("adversary",),
+        argument="[-m PROVIDER/MODEL] [focus]", aliases=("adversary",),
     ),
     SlashCommand(
         "export", "write this session as a document", session_doings.export,
@@ -87,8 +87,9 @@ COMMANDS: Final[tuple[SlashCommand, ...]] = (
         "skills", "skills and commands of yours and the project's", skill_doings.skills,
         argument="[reload|on NAME|off NAME]",
     ),
-    SlashCommand("mcp", "configured MCP servers", reports.mcp),
-    SlashCommand("hooks", "configured hooks", reports.hooks),
+    SlashCommand("agents", "the profiles of subagents", extension_reports.agents),
+    SlashCommand("mcp", "MCP servers, and how they are", extension_reports.mcp),
+    SlashCommand("hooks", "configured hooks", extension_reports.hooks),
     SlashCommand("theme", "colours", doings.theme, argument="[NAME]"),
     SlashCommand("config", "where settings come from", reports.config),
     SlashCommand("show-thinking", "show or fold reasoning and outputs", doings.show_thinking),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from keen.core.messages import JsonObject
 from keen.themes import Palette
@@ -16,6 +16,10 @@ if TYPE_CHECKING:  # heavy to import, and needed before the first frame by nobod
     from keen.core.models import ModelSpec
     from keen.engine import Engine
     from keen.session.records import Record
+
+
+Attention: TypeAlias = Literal["turn_done", "permission_asked", "question_asked"]
+"""What somebody is called for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +182,7 @@ class Desk(Protocol):
         """What the person's own `ui.status_command` says of the session; empty without one."""
         ...
 
-    async def call(self, words: str) -> None:
+    async def call(self, kind: Attention, words: str) -> None:
         """Run the person's own `ui.notify_command`, if there is one."""
         ...
 

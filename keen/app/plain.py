@@ -84,6 +84,7 @@ class Plain:
         say(f"keen, model {self.engine.model}. {_HELP}")
         for notice in self.engine.notices:
             say(notice)
+        self.engine.gate.listen(say)
         line: str | None = first or await asked("You: ")
         while line is not None and await self.take(line):
             line = await asked("You: ")

@@ -343,27 +343,8 @@ async def doctor(screen: Opening, _argument: str) -> None:
     _show(screen, "Doctor", [Words(sanitize.block(await screen.desk.report("doctor")))])
 
 
-def mcp(screen: Opening, _argument: str) -> None:
-    """Configured MCP servers."""
-    settings = screen.desk.settings()
-    servers = settings.mcp.servers if settings is not None else {}
-    rows = [(name, server.url or " ".join(server.command)) for name, server in servers.items()]
-    _listed(screen, "MCP servers", rows, "No MCP server is configured: [mcp.servers.NAME].")
-
-
-def hooks(screen: Opening, _argument: str) -> None:
-    """Configured hooks."""
-    settings = screen.desk.settings()
-    table = settings.hooks if settings is not None else {}
-    rows = [
-        (event, " ".join(hook.command) + (f"  for {hook.matcher}" if hook.matcher else ""))
-        for event, hooks in table.items()
-        for hook in hooks
-    ]
-    _listed(screen, "Hooks", rows, "No hook is configured: [[hooks.EVENT]].")
-
-
-def _listed(screen: Opening, title: str, rows: list[tuple[str, str]], empty: str) -> None:
+def listed(screen: Opening, title: str, rows: list[tuple[str, str]], empty: str) -> None:
+    """Rows on a sheet; where there are none, what to do about it."""
     if not rows:
         screen.notify_person(empty, seconds=6.0)
         return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from keen import themes
 from keen.app.desk import (
+    Attention,
     Early,
     ModelRow,
     Opened,
@@ -19,6 +20,7 @@ from keen.app.desk import (
     SessionRow,
     Wanted,
 )
+from keen.commands._programs import Programs
 from keen.commands._surroundings import append_prompt, branch_of, files_below, read_prompts
 from keen.core.messages import JsonObject
 from keen.options import Options
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from keen.agent.sampling import Sampler
     from keen.commands._place import Place
     from keen.core.models import Effort, ModelSpec
-    from keen.engine import Engine
     from keen.session.records import Record
     from keen.wire.base import Endpoint
 
@@ -45,6 +46,7 @@ class AppDesk:
         self._environment = dict(environment)
         self._paths = Paths.from_environment(environment)
         self._settings: Settings | None = None
+        self._programs: Programs | None = None
 
     def settings(self) -> Settings | None:
         return self._settings
@@ -57,7 +59,7 @@ class AppDesk:
         opened = await sessions.open_session(asked, self._environment, is_interactive=True)
         engine = opened.engine
         self._settings = engine.settings
-        await asyncio.to_thread(_keep_files, engine, opened.records)
+        self._programs = Programs(engine)
         is_trusted, is_asking = await asyncio.to_thread(self._trusts)
         return Opened(
             engine,
@@ -305,10 +307,11 @@ class AppDesk:
     # The person's own programs.
 
     async def told_status(self, facts: JsonObject) -> str:
-        return ""
+        return await self._programs.told_status(facts) if self._programs is not None else ""
 
-    async def call(self, words: str) -> None:
-        return
+    async def call(self, kind: Attention, words: str) -> None:
+        if self._programs is not None:
+            await self._programs.call(kind, words)
 
     # Reports.
 
@@ -355,17 +358,6 @@ class AppDesk:
                 root = trust.project_root(place.cwd) if place.is_trusted else None
                 found = instructions(place.cwd, root, place.paths.config / "AGENTS.md")
                 return found.text or "There are none: AGENTS.md of a trusted folder, or your own."
-
-
-def _keep_files(engine: Engine, records: Sequence[Record]) -> None:
-    """Have edits note what they change, for /rewind; a session in memory only keeps nothing."""
-    from keen.session import snapshots
-
-    recorder = engine.recorder
-    if recorder is not None and recorder.log.path is not None:
-        kept = snapshots.opened(recorder.log.path, records, lambda: recorder.message_seq)
-        toolbox = engine.conversation.toolbox
-        toolbox.context = replace(toolbox.context, keep=kept.keep)
 
 
 def _sampler(spec: ModelSpec, address: Endpoint, effort: Effort | None) -> Sampler:

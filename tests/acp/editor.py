@@ -31,18 +31,9 @@ from acp.schema import (
     UserMessageChunk,
 )
 
-from keen.commands.parsing import NAMES
 from tests.headless.running import ROOT, Place
 
 _LIMIT: Final = 64 * 1024 * 1024
-_COMMAND: Final = """
-import sys
-from keen.commands import acp
-from keen.commands.parsing import Parser
-parser = Parser(prog="keen", allow_abbrev=False)
-acp.add_parser(parser.add_subparsers(parser_class=Parser))
-sys.exit(acp.run(parser.parse_args(sys.argv[1:])))
-"""
 
 
 def text(words: str) -> TextContentBlock:
@@ -152,7 +143,8 @@ async def start(
     """`keen acp WORDS` in a directory that is no session's."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        *(("-m", "keen") if "acp" in NAMES else ("-c", _COMMAND)),
+        "-m",
+        "keen",
         "acp",
         *words,
         cwd=place.home,

@@ -202,6 +202,7 @@ class Opening(Driving):
             self._show(opened)
         for notice in opened.engine.notices:
             self.say(sanitize.line(notice), "muted", gap=0)
+        opened.engine.gate.listen(lambda text: self.say(sanitize.line(text), "muted", gap=0))
         self.host.settings_known(settings)
         self.show_status()
 

@@ -7,6 +7,7 @@ from textual import on
 from keen import sanitize
 from keen.app import messages as ui
 from keen.app.blocks import Mine
+from keen.app.desk import Attention
 from keen.app.screens.conversation import ConversationScreen
 from keen.app.units import duration
 from keen.app.widgets.spinner import COMPACTING, INTERRUPTS, THINKING, WAITING
@@ -166,7 +167,7 @@ class TurnView(ConversationScreen):
         self.spinner.hint = "Esc says no"
         self.spinner.say(WAITING)
         self.show_question()
-        self.host.call_attention("keen asks for permission")
+        self.attend("permission_asked", "keen asks for permission")
 
     @on(ui.AnswerWanted)
     def _answer_wanted(self, message: ui.AnswerWanted) -> None:
@@ -174,7 +175,15 @@ class TurnView(ConversationScreen):
         self.spinner.hint = "Esc leaves it open"
         self.spinner.say(WAITING)
         self.show_question()
-        self.host.call_attention("keen has a question")
+        self.attend("question_asked", "keen has a question")
+
+    def attend(self, kind: Attention, words: str) -> None:
+        """Call the person, and tell the hooks that somebody is waited for."""
+        self.host.call_attention(kind, words)
+        if self.engine is not None:
+            self.run_quietly(
+                self.engine.gate.notify("idle" if kind == "turn_done" else kind, words), "hooks"
+            )
 
     def show_question(self) -> None:
         """The oldest open question in the prompt's place, or the prompt again."""
@@ -265,7 +274,7 @@ class TurnView(ConversationScreen):
         if engine is not None and engine.conversation.toolbox.policy.mode == "plan":
             self.plan_offer = True
             self.say(_BUILD, "accent", gap=0)
-        self.host.call_attention(f"keen is done ({duration(self.spinner.last_seconds)})")
+        self.attend("turn_done", f"keen is done ({duration(self.spinner.last_seconds)})")
 
     def show_mine(self, user: User) -> None:
         """A message of the person's, as it was sent."""
