@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from keen.app.commands import COMMANDS
-from keen.engine import Engine
 from keen.extend.slash import BUILT_IN
 from tests.app.terminal import Terminal
 from tests.fakes.dialects import Dialect
 from tests.fakes.server import FakeProvider
 
 Start = Callable[..., Terminal]
-
-has_extensions = pytest.mark.skipif(
-    "extensions" not in {one.name for one in fields(Engine)},
-    reason="an engine does not carry its extensions yet",
-)
 
 
 def written(path: Path, text: str) -> Path:
@@ -46,7 +40,6 @@ def test_every_name_of_keens_own_is_kept_from_skills_and_commands() -> None:
     assert names <= BUILT_IN
 
 
-@has_extensions
 @pytest.mark.usefixtures("fix")
 async def test_a_command_stands_in_the_menu_and_is_sent_as_what_it_says(
     keen: Start, chat: Dialect
@@ -68,7 +61,6 @@ async def test_a_command_stands_in_the_menu_and_is_sent_as_what_it_says(
         assert "Fix issue 42 at once." in chat.read(provider.requests[0]).messages[-1].text
 
 
-@has_extensions
 async def test_a_skill_is_called_by_its_name_and_files_are_still_offered_behind_it(
     keen: Start, chat: Dialect, home: Path
 ) -> None:
@@ -87,7 +79,6 @@ async def test_a_skill_is_called_by_its_name_and_files_are_still_offered_behind_
         assert "- tidy: Tidies" in asked.system
 
 
-@has_extensions
 @pytest.mark.usefixtures("fix")
 async def test_an_unknown_command_is_reported_and_never_sent(keen: Start, chat: Dialect) -> None:
     async with FakeProvider(chat.says("No.")) as provider, keen(provider) as terminal:
@@ -98,7 +89,6 @@ async def test_an_unknown_command_is_reported_and_never_sent(keen: Start, chat: 
         assert provider.requests == []
 
 
-@has_extensions
 @pytest.mark.usefixtures("fix")
 async def test_the_sheet_lists_and_a_skill_is_switched_off_on_and_read_again(
     keen: Start, chat: Dialect, home: Path
@@ -134,7 +124,6 @@ async def test_the_sheet_lists_and_a_skill_is_switched_off_on_and_read_again(
         assert "- tidy: Tidies" in systems[1]
 
 
-@has_extensions
 async def test_the_first_skill_of_a_session_brings_its_tool_with_it(
     keen: Start, chat: Dialect, home: Path
 ) -> None:
@@ -159,7 +148,6 @@ async def test_the_first_skill_of_a_session_brings_its_tool_with_it(
     assert "Do this." in provider.requests[2].text
 
 
-@has_extensions
 @pytest.mark.usefixtures("fix")
 async def test_a_queued_command_stays_what_was_typed_until_it_is_sent(
     keen: Start, chat: Dialect
@@ -179,7 +167,6 @@ async def test_a_queued_command_stays_what_was_typed_until_it_is_sent(
         assert "Fix issue 7 at once." in chat.read(provider.requests[1]).messages[-1].text
 
 
-@has_extensions
 @pytest.mark.usefixtures("fix")
 async def test_a_command_can_steer_the_running_turn(keen: Start, chat: Dialect) -> None:
     answers = (
@@ -200,7 +187,6 @@ async def test_a_command_can_steer_the_running_turn(keen: Start, chat: Dialect) 
         assert "Fix issue 7 at once." in provider.requests[-1].text
 
 
-@has_extensions
 async def test_a_projects_commands_are_there_once_it_is_trusted(
     keen: Start, chat: Dialect, workspace: Path
 ) -> None:
@@ -213,7 +199,6 @@ async def test_a_projects_commands_are_there_once_it_is_trusted(
         assert "Do it our way." in provider.requests[0].text
 
 
-@has_extensions
 async def test_hostile_heads_draw_nothing_of_their_own(
     keen: Start, chat: Dialect, home: Path
 ) -> None:

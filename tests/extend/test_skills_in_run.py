@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from keen.engine import Engine
 from tests.fakes.dialects import dialect_named
 from tests.fakes.server import FakeProvider
 from tests.headless.running import Place
 
 CHAT = dialect_named("chat")
-pytestmark = [
-    pytest.mark.timeout(60),
-    pytest.mark.skipif(
-        "extensions" not in {one.name for one in fields(Engine)},
-        reason="an engine does not carry its extensions yet",
-    ),
-]
+pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture
