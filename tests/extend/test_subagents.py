@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from keen.tools.base import Tool
 from keen.tools.jobs import Jobs
 from keen.tools.permission import Policy
 from keen.tools.spill import RESULT_BYTES
-from tests.agent.playing import a_sampler, close_all, small, until
+from tests.agent.playing import a_sampler, small, until
 from tests.extend.subagents_parent import (
     Cast,
     Played,
@@ -45,12 +45,6 @@ from tests.extend.subagents_parent import (
 )
 from tests.fakes.dialects import Dialect, dialect_named
 from tests.fakes.server import FakeProvider
-
-
-@pytest.fixture(autouse=True)
-async def closed() -> AsyncIterator[None]:
-    yield
-    await close_all()
 
 
 @pytest.fixture
