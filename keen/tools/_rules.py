@@ -19,7 +19,7 @@ Kind: TypeAlias = Literal["allow", "ask", "deny"]
 Source: TypeAlias = Literal["built-in", "user", "project", "flag", "session", "saved"]
 Subject: TypeAlias = Literal["bash", "read", "edit", "web_fetch", "mcp", "sandbox"]
 
-_SHAPE: Final = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_SHAPE: Final = re.compile(r"\s*([A-Za-z_][\w.-]*\*?)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _SUBJECTS: Final[dict[str, Subject]] = {
     "bash": "bash",
     "read": "read",

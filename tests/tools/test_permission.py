@@ -419,6 +419,18 @@ def test_places_hosts_and_tools_are_granted_one_by_one(make: Make, tmp_path: Pat
     assert policy.decide("mcp__s__u", "exec", (Access("mcp", "mcp__s__u"),)).kind == "ask"
 
 
+@pytest.mark.parametrize("rule", ["mcp__s__*", "mcp__s", "mcp__s__read*", "mcp__s__read_one"])
+def test_a_rule_speaks_of_one_tool_of_a_server_or_of_many(make: Make, rule: str) -> None:
+    policy = make(allow=(rule,))
+
+    def kind(tool: str) -> str:
+        return policy.decide(tool, "net", (Access("mcp", tool),)).kind
+
+    assert kind("mcp__s__read_one") == "allow"
+    assert kind("mcp__sother__read_one") == "ask"
+    assert kind("mcp__t__read_one") == "ask"
+
+
 def test_the_strictest_access_of_a_call_decides(make: Make, root: Path) -> None:
     accesses = (Access("edit", str(root / "notes.txt")), Access("edit", str(root / ".git/config")))
 
@@ -532,6 +544,7 @@ def test_hosts_are_compared_whole(make: Make) -> None:
         ("", "no permission rule"),
         ("bash(ls", "no permission rule"),
         ("shell(ls)", "'shell'"),
+        ("bash*", "bash\\*"),
         ("bash(npm * test)", "only at the end"),
         ("bash(:*)", "names no command"),
         ("bash('a)", "quot"),
