@@ -7,9 +7,12 @@ event, Esc is told from a sequence without a long wait, and a terminal that has 
 from __future__ import annotations
 
 import codecs
+import fcntl
 import os
 import re
 import select
+import sys
+import termios
 from typing import Final
 
 from textual import events
@@ -105,10 +108,24 @@ def told_background(text: str) -> tuple[str, bool | None]:
     return text[: match.start()] + text[match.end() :], brightness > 0.5
 
 
+def _waiting(descriptor: int) -> int:
+    """Bytes of whole lines that a terminal holds for its reader; 0 where it does not say."""
+    try:
+        return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
+    except OSError:
+        return 0
+
+
 class TerminalDriver(LinuxDriver):
     """Textual's driver for POSIX terminals, with a reader and a writer that cannot get stuck."""
 
     _is_gone = False
+    _typed_ahead = 0
+    """Bytes typed before keen had the terminal, in which Enter has become a line feed."""
+
+    def start_application_mode(self) -> None:
+        self._typed_ahead = _waiting(self.fileno)
+        super().start_application_mode()
 
     def ask_background(self) -> None:
         """Ask the terminal for its background colour; BackgroundTold is the answer, if any."""
@@ -149,9 +166,11 @@ class TerminalDriver(LinuxDriver):
 
     def _received(self) -> bytes:
         try:
-            return os.read(self.fileno, _READ)
+            data = os.read(self.fileno, _READ)
         except OSError:  # EIO: the other side of the pseudo-terminal was closed
             return b""
+        early, self._typed_ahead = self._typed_ahead, max(0, self._typed_ahead - len(data))
+        return data[:early].replace(b"\n", b"\r") + data[early:]
 
     def _lost(self) -> None:
         self._is_gone = True

@@ -214,6 +214,16 @@ async def test_the_editor_gets_the_prompt_and_gives_it_back(
         await terminal.until(lambda: terminal.prompt == "edited: my text")
 
 
+async def test_what_was_typed_before_the_start_is_sent(keen: Start, chat: Dialect) -> None:
+    async with FakeProvider(chat.says("Good morning.")) as provider, keen(provider) as terminal:
+        terminal.type("hello early bird\r")
+
+        await terminal.until("Good morning.")
+
+        assert "hello early bird" in terminal.text
+        assert terminal.prompt.startswith("Ask, or /")
+
+
 async def test_suspend_and_resume(keen: Start, chat: Dialect) -> None:
     async with FakeProvider(chat.says("Back.")) as provider, keen(provider) as terminal:
         await terminal.ready()
