@@ -141,6 +141,7 @@ def found(options: Options, chosen: Chosen, environment: Mapping[str, str]) -> E
             options.mcp_config,
             environment,
             user_file=paths.config / mcp_config.USER_FILE,
+            given=options.mcp_servers,
         ),
     )
 

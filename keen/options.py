@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from keen.core.messages import Json
+from keen.core.messages import Json, JsonObject
 
 PICK: Final = ""
 """The value of a bare `--resume`: let the person choose."""
@@ -27,6 +27,8 @@ class Options:
     directories: tuple[Path, ...] = ()
     config: Path | None = None
     mcp_config: Path | None = None
+    mcp_servers: JsonObject = field(default_factory=dict[str, Json])
+    """Servers that an editor gave, in the form of `mcpServers`."""
     appended_prompt: str = ""
     is_saved: bool = True
     is_trusting: bool = False

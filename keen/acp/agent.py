@@ -26,6 +26,7 @@ from acp.schema import (
     InitializeResponse,
     ListSessionsResponse,
     LoadSessionResponse,
+    McpCapabilities,
     McpServerStdio,
     NewSessionResponse,
     PromptCapabilities,
@@ -47,6 +48,7 @@ from keen import __version__, sanitize
 from keen.acp import choices, models
 from keen.acp.failures import INVALID_PARAMS, failure
 from keen.acp.prompts import Block
+from keen.acp.servers import entries
 from keen.acp.session import Session
 from keen.choice import choose
 from keen.core.errors import ConfigError, KeenError
@@ -107,6 +109,7 @@ class KeenAgent:
             agent_info=Implementation(name="keen", title="keen", version=__version__),
             agent_capabilities=AgentCapabilities(
                 load_session=True,
+                mcp_capabilities=McpCapabilities(http=True, sse=True),
                 prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
                 session_capabilities=SessionCapabilities(
                     list=SessionListCapabilities(),
@@ -290,6 +293,8 @@ class KeenAgent:
         if self._client is None:
             raise RequestError(-32600, "Nobody is connected.")
         options = await asyncio.to_thread(self._wanted, cwd, directories or (), resume, is_fork)
+        given, unusable = entries(servers or ())
+        options = replace(options, mcp_servers=given)
         async with self._opening:
             if resume is not None and not is_fork:
                 await self._leave(resume)
@@ -298,9 +303,9 @@ class KeenAgent:
             except KeenError as error:
                 raise failure(error) from error
             session = Session(self._client, opened.engine, options, self._environment)
+            opened.engine.gate.listen(session.notices.append)
             self._sessions[session.id] = session
-        if servers:
-            session.notices.append(_unused(servers))
+        session.notices.extend(unusable)
         return session, opened
 
     async def _leave(self, session_id: str) -> None:
@@ -363,12 +368,4 @@ def _info(summary: Summary) -> SessionInfo:
         cwd=summary.cwd,
         title=sanitize.line(summary.name or summary.title),
         updated_at=summary.time.isoformat().replace("+00:00", "Z"),
-    )
-
-
-def _unused(servers: Sequence[McpServer]) -> str:
-    names = ", ".join(sanitize.line(server.name) for server in servers)
-    return (
-        f"The editor's MCP servers ({names}) are not used: this version of keen takes none from an "
-        "editor."
     )

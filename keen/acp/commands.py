@@ -27,14 +27,30 @@ _ROWS: Final = (
 )
 
 
-def available() -> AvailableCommandsUpdate:
+def available(engine: Engine) -> AvailableCommandsUpdate:
+    """keen's own, and the skills and commands of the person and the project."""
+    rows = [*_ROWS]
+    if engine.extensions is not None:
+        rows += [
+            (one.name, sanitize.line(one.description), sanitize.line(one.argument_hint))
+            for one in engine.extensions.skills.commands
+        ]
     return AvailableCommandsUpdate(
         session_update="available_commands_update",
         available_commands=[
             AvailableCommand(name=name, description=words, input=_input(hint))
-            for name, words, hint in _ROWS
+            for name, words, hint in rows
         ],
     )
+
+
+def is_custom(engine: Engine, blocks: Sequence[Block]) -> bool:
+    """True for a call of a skill or command; the engine spells it out."""
+    match blocks:
+        case [TextContentBlock(text=text)] if engine.extensions is not None:
+            return engine.extensions.skills.find(text) is not None
+        case _:
+            return False
 
 
 def _input(hint: str) -> AvailableCommandInput | None:

@@ -191,7 +191,7 @@ class Session:
         self.engine = without_questions(engine)
 
     async def _announced(self, models: Callable[[], Coroutine[Any, Any, Sequence[str]]]) -> None:
-        await self._tell(commands.available())
+        await self._tell(commands.available(self.engine))
         self.models = await models()
         if not {self.engine.model}.issuperset(self.models):
             await self.tell_choices()
@@ -212,7 +212,7 @@ class Session:
             await self._tell(said(f"{told}\n\n"))
         command = commands.command_of(blocks)
         try:
-            if command is not None:
+            if command is not None and not commands.is_custom(self.engine, blocks):
                 return await self._command(*command)
             user = await asyncio.to_thread(user_message, blocks)
             await self._name(user)

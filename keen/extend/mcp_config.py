@@ -75,11 +75,13 @@ def servers(
     environment: Mapping[str, str],
     *,
     user_file: Path | None = None,
+    given: JsonObject | None = None,
 ) -> Servers:
     """Every configured server, one for each name, in the order of their names. Blocking, quick.
 
     `project_root` None: the folder is not trusted, its file is not read. A name is decided by
-    `extra_file` (--mcp-config) before config.toml, before `user_file`, before the project.
+    what an editor has `given`, before `extra_file` (--mcp-config), before config.toml, before
+    `user_file`, before the project.
     """
     found: dict[str, ServerConfig] = {}
     notices: list[str] = []
@@ -89,6 +91,7 @@ def servers(
         extra_file,
         environment=environment,
         user_file=user_file,
+        given=given or {},
         notices=notices,
     ):
         if config.name not in found:
@@ -133,9 +136,13 @@ def _all(
     *,
     environment: Mapping[str, str],
     user_file: Path | None,
+    given: JsonObject,
     notices: list[str],
 ) -> Iterator[ServerConfig]:
     own = _own_variables(environment)
+    editor = _Reader("flag", own, None, notices)
+    for name, entry in given.items():
+        yield from editor.one(name, entry, "the editor", name)
     if extra_file is not None:
         if not extra_file.exists():
             notices.append(f"--mcp-config {extra_file}: there is no such file.")
