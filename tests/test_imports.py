@@ -30,6 +30,13 @@ def loaded(code: str) -> set[str]:
         ("import keen.commands.run", (*SDKS, "textual", "rich", "httpx2", "genai_prices")),
         ("import keen.commands.sessions", (*SDKS, "textual", "httpx2")),
         ("import keen.commands.config", (*SDKS, "textual", "httpx2")),
+        (
+            "import keen.commands.interactive, keen.commands.desk, keen.app.app",
+            (*SDKS, "pydantic", "httpx2", "yaml", "mcp", "acp", "keen.extend", "keen.engine"),
+        ),
+        ("import keen.extensions", (*SDKS, "mcp", "acp", "yaml", "textual", "jsonschema")),
+        ("import keen.commands.mcp", (*SDKS, "mcp", "textual")),
+        ("import keen.commands.acp", (*SDKS, "acp", "textual")),
         ("import keen.wire.registry", (*SDKS, "textual", "httpx2")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from keen.app.reports import listed
 from keen.app.screens.opening import Opening
 from keen.app.units import several
-from keen.extend.profiles import Profiles
 
 if TYPE_CHECKING:
     from keen.extend.mcp import ServerStatus
@@ -31,12 +30,12 @@ def _told(server: ServerStatus) -> str:
 
 def agents(screen: Opening, _argument: str) -> None:
     """The profiles that subagents can have."""
-    extensions = screen.engine.extensions if screen.engine is not None else None
-    profiles = extensions.profiles if extensions is not None else Profiles()
-    rows = [
-        (name, f"{each.description}  ({each.path or 'built in'})")
-        for name, each in profiles.profiles.items()
-    ]
+    rows: list[tuple[str, str]] = []
+    if screen.engine is not None and (extensions := screen.engine.extensions) is not None:
+        rows = [
+            (name, f"{each.description}  ({each.path or 'built in'})")
+            for name, each in extensions.profiles.profiles.items()
+        ]
     listed(screen, "Agents", rows, "There are no agents before a model is set up.")
 
 
