@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from keen import auth, credentials
+from keen import credentials
 from keen._settings import ModelSettings, Settings
 from keen.core.errors import ConfigError
 from keen.core.models import UNKNOWN_WINDOW, ModelSpec, Price
@@ -261,7 +261,9 @@ def _credential(
     table, row = settings.provider(provider), catalogue.providers().get(provider)
     client = client_of(settings, provider)
     if client == "codex" and not (table.api_key or table.api_key_env or table.api_key_helper):
-        return auth.CodexSignIn(paths.auth_file, provider, account_id=table.account_id)
+        from keen.auth import CodexSignIn
+
+        return CodexSignIn(paths.auth_file, provider, account_id=table.account_id)
     found = credentials.credential(
         provider,
         client=client,
@@ -271,7 +273,11 @@ def _credential(
         paths=paths,
         is_local=is_local(settings, provider),
     )
-    return auth.with_account(found) if client == "codex" and not table.account_id else found
+    if client != "codex" or table.account_id:
+        return found
+    from keen.auth import with_account
+
+    return with_account(found)
 
 
 def _is_chat(settings: Settings, name: str) -> bool:

@@ -13,7 +13,6 @@ from keen.core.errors import ConfigError
 from keen.paths import Paths
 from keen.tools._confines import Surveyor
 from keen.tools._rules import Kind, Rule, SavedRules, Source, parse_rule, parse_rules
-from keen.tools.ask_user import AskUser
 from keen.tools.base import Context, Tool
 from keen.tools.bash import Bash
 from keen.tools.confinement import Confinement, Placeholders
@@ -126,6 +125,8 @@ def built_in_tools(
         Recall(),
     ]
     if is_interactive:
+        from keen.tools.ask_user import AskUser
+
         tools.append(AskUser())
     return {tool.spec.name: tool for tool in tools}
 

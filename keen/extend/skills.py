@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from keen import _files
 from keen.core.errors import ConfigError, ToolError
@@ -17,7 +17,9 @@ from keen.extend._skills_found import Entry, Place, Search
 from keen.extend._skills_told import called, listing, section
 from keen.extend.slash import BUILT_IN, typed
 from keen.paths import Paths
-from keen.tools.skill import SkillTool
+
+if TYPE_CHECKING:
+    from keen.tools.skill import SkillTool
 
 PROJECT_FOLDERS: Final = (".keen", ".agents", ".claude")
 """In each folder of a project, the strongest first; each may hold `skills` and `commands`."""
@@ -159,7 +161,11 @@ class Skills:
 
     def tool(self) -> SkillTool | None:
         """The model's way to a skill; None when there is none it may use."""
-        return SkillTool(self.load) if self._for_model() else None
+        if not self._for_model():
+            return None
+        from keen.tools.skill import SkillTool
+
+        return SkillTool(self.load)
 
     def find(self, text: str) -> Entry | None:
         """What a typed text would call; None when it is no call of a skill or command."""
