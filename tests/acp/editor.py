@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -94,7 +95,9 @@ class Editor:
         ]
 
     def said(self, session_id: str = "") -> str:
-        return "".join(one.content.text for one in self.of(AgentMessageChunk, session_id))
+        """What keen said, but for the notice of a machine without a full sandbox."""
+        text = "".join(one.content.text for one in self.of(AgentMessageChunk, session_id))
+        return re.sub(r"^- Commands will ask: no full sandbox .*\n(?:\n(?!- ))?", "", text)
 
     def thought(self) -> str:
         return "".join(one.content.text for one in self.of(AgentThoughtChunk))

@@ -9,6 +9,8 @@ from textual import events
 
 from keen.app.commands import find, unknown
 from keen.app.completion import Completion
+from keen.app.desk import Desk
+from keen.app.look import Look
 from keen.app.messages import PermissionWanted
 from keen.app.screens.asking import Asking
 from keen.app.skills import expanded, is_call, slash_entries
@@ -29,10 +31,14 @@ class ChatScreen(Asking):
     _exit_until = 0.0
     _escape_until = 0.0
 
-    def on_mount(self) -> None:
+    def __init__(self, desk: Desk, look: Look) -> None:
+        super().__init__(desk, look)
+        # Keys that were typed before the start come before the screen is mounted.
         self.completion = Completion(self)
         self.prompt.on_symbol = self._symbol
         self.prompt.on_image_path = self._image_path
+
+    def on_mount(self) -> None:
         self.start()
 
     def on_screen_resume(self) -> None:
