@@ -109,7 +109,7 @@ def told_background(text: str) -> tuple[str, bool | None]:
 
 
 def _waiting(descriptor: int) -> int:
-    """Bytes of whole lines that a terminal holds for its reader; 0 where it does not say."""
+    """Bytes that a terminal holds for its reader; 0 where it does not say."""
     try:
         return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
     except OSError:
@@ -123,16 +123,14 @@ class TerminalDriver(LinuxDriver):
     _typed_ahead = 0
     """Bytes typed before keen had the terminal, in which Enter has become a line feed."""
 
-    def start_application_mode(self) -> None:
-        self._typed_ahead = _waiting(self.fileno)
-        super().start_application_mode()
-
     def ask_background(self) -> None:
         """Ask the terminal for its background colour; BackgroundTold is the answer, if any."""
         self.write("\x1b]11;?\x1b\\")
         self.flush()
 
     def run_input_thread(self) -> None:
+        # The terminal has just become keen's: all that waits there was typed before.
+        self._typed_ahead = _waiting(self.fileno)
         parser = XTermParser(self._debug)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         pastes = Pastes()
