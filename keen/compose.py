@@ -30,7 +30,7 @@ from keen.core.models import Effort
 from keen.engine import Engine
 from keen.extend.instructions import Instructions, instructions
 from keen.extend.subagents import Parts
-from keen.extensions import Session, found
+from keen.extensions import Extensions, Session, found
 from keen.options import Options
 from keen.seal import seal
 from keen.session.checkpoint import Recorder
@@ -93,16 +93,10 @@ async def compose(
             facts(options.cwd), words.text, skills, options.appended_prompt, tools=tools
         )
 
-    parts = Parts(
-        sampler=sampler,
-        policy=workshop.policy,
-        make_tools=extensions.subagent_tools(session),
-        strategy=lambda own, other: strategy(settings, own, recorder, other),
-        system=system,
-        summariser=summariser,
-        make_sampler=lambda named: sampler_of(chosen, catalogue.parse_model(named), environment),
-        cache_key=recorder.session_id if recorder is not None else "",
+    parts = _parts(
+        chosen, environment, session, extensions=extensions, sampler=sampler, system=system
     )
+    parts.summariser = summariser
     extensions.add_subagents(parts)
     tools = {**workshop.tools, **extensions.tools}
     notices = [*chosen.notices, *workshop.notices, *_about(words), *extensions.notices]
@@ -139,6 +133,28 @@ async def compose(
     )
     parts.limits = lambda: engine.limits
     return engine
+
+
+def _parts(
+    chosen: Chosen,
+    environment: Mapping[str, str],
+    session: Session,
+    *,
+    extensions: Extensions,
+    sampler: Sampler,
+    system: Callable[[Collection[str]], str],
+) -> Parts:
+    """What the subagents of a session are made of."""
+    recorder = session.recorder
+    return Parts(
+        sampler=sampler,
+        policy=session.workshop.policy,
+        make_tools=extensions.subagent_tools(session),
+        strategy=lambda own, other: strategy(chosen.settings, own, recorder, other),
+        system=system,
+        make_sampler=lambda named: sampler_of(chosen, catalogue.parse_model(named), environment),
+        cache_key=recorder.session_id if recorder is not None else "",
+    )
 
 
 async def sampler_of(
