@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from keen import sanitize
-from keen.agent.compaction import message_tokens
-from keen.core.estimate import json_tokens, text_tokens
-from keen.core.messages import Assistant, Results, User
+from keen.agent.shares import shares
 from keen.engine import Engine
 from keen.session.records import Compaction
 
@@ -36,9 +34,10 @@ def status(engine: Engine) -> str:
 async def context(engine: Engine) -> str:
     """Where the window goes, and every compaction of the session."""
     budget = engine.conversation.sampler.budget
-    parts = _parts(engine)
-    total = sum(amount for _, amount in parts)
-    rows = [(name, f"{amount:,}") for name, amount in parts]
+    talk = engine.conversation
+    divided = shares(talk, engine.turn.history if engine.turn is not None else talk.history)
+    total = sum(divided.values())
+    rows = [(str(kind), f"{amount:,}") for kind, amount in divided.items()]
     rows += [
         ("free", f"{max(budget.effective - total, 0):,}"),
         ("kept for the answer", f"{budget.reserve:,}"),
@@ -56,29 +55,6 @@ async def context(engine: Engine) -> str:
                 f"{past.tokens_before:,} → {after} tokens"
             )
     return "\n".join(lines)
-
-
-def _parts(engine: Engine) -> list[tuple[str, int]]:
-    """Estimated tokens of everything a request holds, by kind."""
-    talk = engine.conversation
-    ratio = talk.sampler.meter.ratio
-    tools = sum(
-        json_tokens(spec.schema) + text_tokens(spec.description) for spec in talk.toolbox.specs
-    )
-    sizes = {"your messages": 0, "summaries": 0, "answers": 0, "tool results": 0}
-    for message in engine.turn.history if engine.turn is not None else talk.history:
-        match message:
-            case User(checkpoint=None):
-                kind = "your messages"
-            case User():
-                kind = "summaries"
-            case Assistant():
-                kind = "answers"
-            case Results():
-                kind = "tool results"
-        sizes[kind] += message_tokens(message)
-    parts = [("system prompt", text_tokens(talk.system)), ("tools", tools), *sizes.items()]
-    return [(name, round(amount * ratio)) for name, amount in parts]
 
 
 def _table(rows: list[tuple[str, str]]) -> str:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias
 
 from keen import sanitize
-from keen.app import doings, extension_reports, reports, session_doings
+from keen.app import context_report, doings, extension_reports, reports, session_doings
 from keen.app import skills as skill_doings
 from keen.app.screens.opening import Opening
 
@@ -49,7 +49,7 @@ COMMANDS: Final[tuple[SlashCommand, ...]] = (
         "idle",
         argument="[focus]",
     ),
-    SlashCommand("context", "where the window goes, and every compaction", reports.context),
+    SlashCommand("context", "where the window goes, and every compaction", context_report.context),
     SlashCommand("usage", "tokens and cost of this session", reports.usage, aliases=("cost",)),
     SlashCommand(
         "sessions", "saved sessions", session_doings.sessions, "idle",

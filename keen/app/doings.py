@@ -39,7 +39,7 @@ async def _pick_model(screen: Opening) -> None:
         f"Model (now {present or 'none'})",
         [Row(row.name, row.name, row.detail) for row in rows],
         screen.look,
-        hint="Type to narrow · Enter takes · Esc closes · /model PROVIDER/MODEL takes any other",
+        hint="Enter takes · Esc closes · /model PROVIDER/MODEL takes any other",
     )
 
     def chosen(name: str | None) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
-from rich.style import Style
 from textual.strip import Strip
 
 from keen import sanitize, trust
@@ -21,12 +20,11 @@ from keen.app.keys import spoken
 from keen.app.look import Look
 from keen.app.screens.opening import Opening
 from keen.app.tool_cards import diff_lines
-from keen.app.units import dollars, duration, several, tokens
+from keen.app.units import dollars, duration
 from keen.paths import Paths
 
 if TYPE_CHECKING:
-    from keen.app.screens.context import PastCompaction
-    from keen.engine import Engine
+    pass
 
 _DIFF_LINES = 5_000
 _BAR = 50
@@ -84,33 +82,6 @@ class Diff:
         return diff_lines(self.text, width, look, _DIFF_LINES)
 
 
-@dataclass
-class Bar:
-    """How a whole is divided. `parts`: a name and an amount."""
-
-    parts: Sequence[tuple[str, int]]
-    whole: int
-    text: str = ""
-    gap: int = 1
-
-    def estimate(self, width: int) -> int:
-        return 1
-
-    def lines(self, width: int, look: Look) -> list[Strip]:
-        cells = min(_BAR, width)
-        styles = [look.accent, look.success, look.warning, look.user, look.error, look.strong]
-        signs = "█▓▒░▚▞"
-        segments: list[Segment] = []
-        left = cells
-        for index, (_, amount) in enumerate(self.parts):
-            count = min(left, -(-amount * cells // max(self.whole, 1)) if amount else 0)
-            style: Style = styles[index % len(styles)]
-            segments.append(Segment(signs[index % len(signs)] * count, style))
-            left -= count
-        segments.append(Segment("·" * left, look.muted))
-        return [Strip(segments)]
-
-
 def _show(screen: Opening, title: str, blocks: Sequence[Block]) -> None:
     from keen.app.screens.sheet import TextSheet
 
@@ -123,7 +94,9 @@ def help_sheet(screen: Opening, _argument: str) -> None:
 
     by_command: dict[str, list[str]] = {}
     for key, name in screen.desk.early.keymap.items():
-        by_command.setdefault(name, []).append(spoken(key))
+        spelled = by_command.setdefault(name, [])
+        if spoken(key) not in spelled:
+            spelled.append(spoken(key))
     keys = [
         (" ".join(by_command.get(command.name, ["none"])[:3]), command.help)
         for command in KEYS
@@ -193,88 +166,6 @@ def status(screen: Opening, _argument: str) -> None:
     if recorder is not None and recorder.reason:
         rows.append(("not saved", recorder.reason))
     _show(screen, "Status", [Table([(name, sanitize.line(value)) for name, value in rows], 0)])
-
-
-async def context(screen: Opening, _argument: str) -> None:
-    """Where the window goes, and every compaction of the session."""
-    engine = screen.engine
-    if engine is None:
-        return
-    from keen.app.screens.context import ContextSheet
-
-    compactions = await _compactions(engine)
-    parts = _parts(engine)
-    budget = engine.conversation.sampler.budget
-    reported = screen.tally.context
-    total = sum(amount for _, amount in parts)
-    rows = [(name, f"{amount:>9,}  {amount * 100 // budget.window:>3} %") for name, amount in parts]
-    rows += [
-        ("free", f"{max(budget.effective - total, 0):>9,}"),
-        ("kept for the answer", f"{budget.reserve:>9,}"),
-        ("safety", f"{budget.window - budget.reserve - budget.effective:>9,}"),
-        ("window", f"{budget.window:>9,}"),
-        ("compacts from", f"{budget.trigger:>9,}"),
-    ]
-    said = f"reported {reported:,}" if reported is not None else "no report yet"
-    title = f"About {total:,} of {budget.effective:,} tokens ({said})"
-    blocks: list[Block] = [Bar(parts, budget.window), Table(rows)]
-    if compactions:
-        blocks.append(Heading(several(len(compactions), "compaction")))
-    screen.host.push_screen(ContextSheet(title, blocks, compactions, screen))
-
-
-def _parts(engine: Engine) -> list[tuple[str, int]]:
-    """Estimated tokens of everything a request holds, by kind."""
-    from keen.agent.compaction import message_tokens
-    from keen.core.estimate import json_tokens, text_tokens
-    from keen.core.messages import Assistant, Results, User
-
-    talk = engine.conversation
-    ratio = talk.sampler.meter.ratio
-    tools = sum(
-        json_tokens(spec.schema) + text_tokens(spec.description) for spec in talk.toolbox.specs
-    )
-    sizes = {"your messages": 0, "summaries": 0, "answers": 0, "tool results": 0}
-    turn = engine.turn
-    for message in turn.history if turn is not None else talk.history:
-        match message:
-            case User(checkpoint=None):
-                sizes["your messages"] += message_tokens(message)
-            case User():
-                sizes["summaries"] += message_tokens(message)
-            case Assistant():
-                sizes["answers"] += message_tokens(message)
-            case Results():
-                sizes["tool results"] += message_tokens(message)
-    parts = [("system prompt", text_tokens(talk.system)), ("tools", tools), *sizes.items()]
-    return [(name, round(amount * ratio)) for name, amount in parts]
-
-
-async def _compactions(engine: Engine) -> list[PastCompaction]:
-    if engine.recorder is None:
-        return []
-    from keen.app.screens.context import PastCompaction
-    from keen.session.projection import last_compaction
-    from keen.session.records import Compaction
-
-    records = await engine.recorder.records()
-    last = last_compaction(records)
-    found: list[PastCompaction] = []
-    for record in records:
-        payload = record.payload
-        if not isinstance(payload, Compaction):
-            continue
-        after = f"{payload.tokens_after:,}" if payload.tokens_after is not None else "?"
-        spent = payload.usage.total_tokens if payload.usage is not None else 0
-        row = (
-            f"{record.ts[:16].replace('T', ' ')}  {payload.trigger or 'manual'}  "
-            f"{payload.tokens_before:,} → {after}  {payload.seconds:.0f} s  "
-            f"cost {tokens(spent)} tokens"
-        )
-        text = "\n\n".join(message.content for message in payload.messages)
-        is_last = last is not None and record.seq == last.seq
-        found.append(PastCompaction(row, text, is_last))
-    return found
 
 
 async def diff(screen: Opening, _argument: str) -> None:

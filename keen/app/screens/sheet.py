@@ -63,7 +63,7 @@ class ListSheet(Sheet[str]):
         rows: Sequence[Row],
         look: Look,
         *,
-        hint: str = "Type to narrow · Enter takes · Esc closes",
+        hint: str = "Enter takes · Esc closes",
         preview: Callable[[str], Awaitable[list[Block]]] | None = None,
         keys: dict[str, Callable[[str], None]] | None = None,
     ) -> None:
@@ -76,7 +76,7 @@ class ListSheet(Sheet[str]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self.heading, id="title", markup=False)
-            yield Input(placeholder="", id="filter")
+            yield Input(placeholder="Type to narrow", id="filter")
             yield OptionList(id="rows")
             if self._preview is not None:
                 yield Transcript(self.look, id="preview")

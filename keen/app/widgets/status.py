@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -50,49 +49,67 @@ class StatusLine(Lines):
     def draw(self, width: int) -> list[Strip]:
         parts = self._parts()
         while len(parts) > 1 and _width(parts) > width:
-            least = max(range(len(parts)), key=lambda index: parts[index][2])
-            del parts[least]
+            parts.remove(max(parts, key=lambda part: part.spare))
         segments: list[Segment] = []
-        for text, style, _ in parts:
+        for part in parts:
             if segments:
                 segments.append(Segment(" · ", self.look.muted))
-            segments.append(Segment(text, style))
-        if len(parts) == 1 and cell_len(parts[0][0]) > width:
-            segments = [Segment(cropped(parts[0][0], width), parts[0][1])]
+            segments.extend(part.segments)
+        if len(parts) == 1 and _width(parts) > width:
+            only = segments[0]
+            segments = [Segment(cropped(only.text, width), only.style)]
         return [Strip(segments)]
 
-    def _parts(self) -> list[tuple[str, Style, int]]:
-        """Text, style, and how readily it is left out."""
+    def _parts(self) -> list[_Part]:
         status, look = self.status, self.look
-        parts = [(status.model or "no model yet", look.text, 1)]
+        parts = [_part(status.model or "no model yet", look.text, 1)]
         mode = {"plan": look.accent, "yolo": look.error}.get(status.mode, look.muted)
-        parts.append((status.mode, mode, 0))
+        parts.append(_part(status.mode, mode, 0))
         if status.safety:
             style = look.warning if status.safety == "untrusted" else look.muted
-            parts.append((status.safety, style, 4))
+            parts.append(_part(status.safety, style, 4))
         if status.used is not None and status.budget > 0:
             parts.append(self._context_part(status.used, status.budget))
         if status.cost is not None:
-            parts.append((dollars(status.cost), look.muted, 3))
+            parts.append(_part(dollars(status.cost), look.muted, 3))
         if status.compactions:
-            parts.append((f"compacted {status.compactions}×", look.muted, 5))
+            parts.append(_part(f"compacted {status.compactions}×", look.muted, 5))
         if status.told:
-            parts.append((status.told, look.muted, 2))
+            parts.append(_part(status.told, look.muted, 2))
         if status.name:
-            parts.append((status.name, look.muted, 7))
+            parts.append(_part(status.name, look.muted, 7))
         if status.branch:
-            parts.append((status.branch, look.muted, 6))
+            parts.append(_part(status.branch, look.muted, 6))
         if status.place:
-            parts.append((status.place, look.muted, 8))
+            parts.append(_part(status.place, look.muted, 8))
         return parts
 
-    def _context_part(self, used: int, budget: int) -> tuple[str, Style, int]:
+    def _context_part(self, used: int, budget: int) -> _Part:
+        """A bar in steps of half a cell; what is used at all shows."""
         share = min(used * 100 // budget, 999)
         look = self.look
         style = look.error if share >= _TIGHT else look.warning if share >= _WARN else look.muted
-        filled = min(share * _BAR // 100, _BAR)
-        return f"{'█' * filled}{'░' * (_BAR - filled)} {share} %", style, 2
+        halves = min(-(-used * 2 * _BAR // budget), 2 * _BAR)
+        filled = "━" * (halves // 2) + "╸" * (halves % 2)
+        segments = (
+            Segment(filled, look.accent if share < _WARN else style),
+            Segment("─" * (_BAR - len(filled)), look.muted),
+            Segment(f" {share} %", style),
+        )
+        return _Part(segments, 2)
 
 
-def _width(parts: list[tuple[str, Style, int]]) -> int:
-    return sum(cell_len(text) for text, _, _ in parts) + 3 * (len(parts) - 1)
+@dataclass(frozen=True, slots=True)
+class _Part:
+    segments: tuple[Segment, ...]
+    spare: int
+    """How readily it is left out where there is little room: the highest goes first."""
+
+
+def _part(text: str, style: Style, spare: int) -> _Part:
+    return _Part((Segment(text, style),), spare)
+
+
+def _width(parts: list[_Part]) -> int:
+    words = sum(segment.cell_length for part in parts for segment in part.segments)
+    return words + 3 * (len(parts) - 1)
