@@ -19,6 +19,8 @@ _CONTEXT: Final = 3
 class Diff:
     """`text` is a unified diff, shortened when very long; the counts are of the whole."""
 
+    name: str
+    is_new: bool
     text: str
     added: int
     removed: int
@@ -28,13 +30,15 @@ class Diff:
         return {
             "kind": "diff",
             "path": path,
+            "name": self.name,
+            "is_new": self.is_new,
             "diff": self.text,
             "added": self.added,
             "removed": self.removed,
         }
 
 
-def unified_diff(path: str, before: str | None, after: str) -> Diff:
+def unified_diff(name: str, before: str | None, after: str) -> Diff:
     """The change from `before` (None: there was no file) to `after`, line ends LF."""
     old, new = _lines(before or ""), _lines(after)
     head = _common(old, new)
@@ -50,9 +54,9 @@ def unified_diff(path: str, before: str | None, after: str) -> Diff:
     removed = sum(line.startswith("-") for line in hunks)
     if len(hunks) > _MOST_SHOWN:
         hunks = [*hunks[:_MOST_SHOWN], f"… {len(hunks) - _MOST_SHOWN:,} more lines\n"]
-    heading = [f"--- {'/dev/null' if before is None else path}", f"+++ {path}"]
+    heading = [f"--- {'/dev/null' if before is None else name}", f"+++ {name}"]
     text = "\n".join([*heading, *(_marked(line) for line in hunks)]) if hunks else ""
-    return Diff(text, added, removed)
+    return Diff(name, before is None, text, added, removed)
 
 
 def _lines(text: str) -> list[str]:

@@ -132,6 +132,8 @@ async def test_what_a_person_was_shown_is_what_is_written_over(tmp_path: Path) -
     assert preview == {
         "kind": "diff",
         "path": str(tmp_path / "a"),
+        "name": "a",
+        "is_new": False,
         "diff": "--- a\n+++ a\n@@ -1 +1 @@\n-shown\n+new",
         "added": 1,
         "removed": 1,

@@ -187,7 +187,8 @@ class PermissionCard(Lines, can_focus=True):
         shown = self._body[self.offset_lines : self.offset_lines + self._room]
         hidden = len(self._body) - self.offset_lines - len(shown)
         if hidden > 0:
-            line = f"… {_lines(hidden)} more: PgDn, before you can say yes"
+            until = "first" if is_short else "before you can say yes"
+            line = f"… {_lines(hidden)} more: PgDn, {until}"
             shown.append(Strip([Segment(cropped(line, width), look.warning)]))
         return [heading, *shown, *below]
 
@@ -256,9 +257,10 @@ def _asked_for(asked: PermissionWanted, width: int, look: Look) -> tuple[str, li
     kind = preview.get("kind") if isinstance(preview, dict) else None
     if isinstance(preview, dict) and kind == "diff":
         added, removed = preview.get("added"), preview.get("removed")
-        path = sanitize.line(str(preview.get("path", "")))
+        name = sanitize.line(str(preview.get("name") or preview.get("path", "")))
+        does = "Create" if preview.get("is_new") else "Change"
         diff = str(preview.get("diff", ""))
-        return f"Change {path}? (+{added} -{removed})", diff_lines(diff, width, look, _MOST_DIFF)
+        return f"{does} {name}? (+{added} -{removed})", diff_lines(diff, width, look, _MOST_DIFF)
     command = _command(asked)
     if command:
         lines = command.count("\n") + 1
