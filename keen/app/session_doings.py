@@ -37,6 +37,7 @@ async def undo_compaction(screen: Opening) -> None:
         screen.say(sanitize.block(str(error)), "warning")
         return
     screen.tally.context = None
+    screen.estimate_context()
     screen.show_status()
     results = (
         "Raw tool outputs from before it are back too."

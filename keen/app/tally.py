@@ -18,6 +18,8 @@ class Tally:
 
     context: int | None = None
     """The last reported prompt size; None after a compaction, and before the first report."""
+    estimated: int | None = None
+    """What it comes to as far as keen can tell, where nothing is reported."""
     budget: int = 0
     compactions: int = 0
     changed: set[str] = field(default_factory=set[str])
@@ -46,9 +48,14 @@ class Tally:
         self.sent += usage.input_tokens
         self.received += usage.output_tokens
 
-    def compacted(self) -> None:
+    @property
+    def known(self) -> int | None:
+        """The size to show: reported, or else estimated."""
+        return self.context if self.context is not None else self.estimated
+
+    def compacted(self, estimated: int) -> None:
         """The history was replaced: what was reported says nothing any more."""
-        self.context = None
+        self.context, self.estimated = None, estimated or None
         self.compactions += 1
         self.turn_compactions += 1
 

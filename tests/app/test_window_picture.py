@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pytest
 from rich.cells import cell_len
 
@@ -10,7 +13,11 @@ from keen.app.context_report import WindowPicture
 from keen.app.look import Look, look_of
 from keen.app.widgets.status import Status, StatusLine
 from keen.core.budget import Budget
+from tests.app.terminal import Terminal
+from tests.fakes.dialects import Dialect
+from tests.fakes.server import FakeProvider
 
+Start = Callable[..., Terminal]
 SHARES = {
     "system prompt": 500,
     "tools": 1_600,
@@ -73,3 +80,28 @@ def test_what_is_used_at_all_shows_in_the_status_line(look: Look, used: int, bar
 @pytest.fixture
 def look() -> Look:
     return look_of(themes.load("keen-dark"))
+
+
+async def test_the_bar_fills_without_a_providers_report_and_falls_with_a_compaction(
+    keen: Start, chat: Dialect
+) -> None:
+    script = (chat.says("A long answer. " * 2_000, usage=None), chat.says("## Goal\n\nShort."))
+    async with FakeProvider(*script) as provider, keen(provider, window=40_000) as terminal:
+        await terminal.ready()
+        await terminal.say("tell me")
+        await terminal.until("✔ ")
+        await terminal.until("%")
+        full = _percent(terminal)
+        assert full > 20
+
+        await terminal.say("/compact")
+        await terminal.until("Context compacted.")
+
+        await terminal.until(lambda: 0 < _percent(terminal) < full)
+        await terminal.say("/compact undo")
+        await terminal.until(lambda: _percent(terminal) >= full)
+
+
+def _percent(terminal: Terminal) -> int:
+    found = re.search(r"(\d+) %", terminal.lines[-1])
+    return int(found[1]) if found else 0

@@ -209,10 +209,21 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
             status.cost = engine.cost_usd
             status.safety = "untrusted" if not opened.is_trusted else self._sandbox(opened)
         status.mode = self.present_mode
-        status.used, status.budget = self.tally.context, self.tally.budget
+        status.used, status.budget = self.tally.known, self.tally.budget
         status.compactions = self.tally.compactions
         self.status_line.redraw()
         self._ask_for_status()
+
+    def estimate_context(self) -> None:
+        """A provider that reports no usage still has a window that fills."""
+        engine = self.engine
+        if engine is None or self.tally.context is not None:
+            return
+        from keen.agent.shares import shares
+
+        talk = engine.conversation
+        self.tally.estimated = sum(shares(talk, talk.history).values())
+        self.tally.budget = talk.sampler.budget.effective
 
     def _ask_for_status(self) -> None:
         """Have the person's own command say something, not at every change but after some."""

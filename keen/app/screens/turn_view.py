@@ -120,7 +120,7 @@ class TurnView(ConversationScreen):
         self.spinner.say(THINKING)
         if message.outcome == "applied":
             self.transcript.mark()
-            self.tally.compacted()
+            self.tally.compacted(message.tokens_after)
             self.show_status()
         if message.is_automatic:
             self._automatic_ended(message)
@@ -237,6 +237,7 @@ class TurnView(ConversationScreen):
             self.say(self.last_words, gap=0)
             self.last_words = ""
         self.transcript.mark()
+        self.estimate_context()
         self.show_status()
         is_by_itself = message.outcome not in ("failed", "interrupted")
         if not is_by_itself:
