@@ -11,11 +11,8 @@ from keen import config, trust
 from keen.config import Loaded
 from keen.core.errors import ConfigError
 from keen.paths import Paths
-from keen.tools._confines import Surveyor
-from keen.tools._rules import Kind, Rule, SavedRules, Source, parse_rule, parse_rules
 from keen.tools.base import Context, Tool
 from keen.tools.bash import Bash
-from keen.tools.confinement import Confinement, Placeholders
 from keen.tools.edit_file import EditFile
 from keen.tools.file_memory import FileMemory
 from keen.tools.glob import Glob
@@ -23,9 +20,12 @@ from keen.tools.grep import Grep
 from keen.tools.guard import Guard
 from keen.tools.jobs import Jobs
 from keen.tools.permission import Policy
+from keen.tools.permission.rules import Kind, Rule, SavedRules, Source, parse_rule, parse_rules
 from keen.tools.read_file import ReadFile
 from keen.tools.recall import Recall
-from keen.tools.sandbox import Level, Sandbox, find
+from keen.tools.sandbox.confinement import Confinement, Placeholders
+from keen.tools.sandbox.confines import Surveyor
+from keen.tools.sandbox.probe import Level, Sandbox, find
 from keen.tools.todo import Todo
 from keen.tools.web_fetch import WebFetch
 from keen.tools.write_file import WriteFile

@@ -12,7 +12,7 @@ from keen.commands._place import Place, Subparsers, add_place, place_of
 from keen.commands.saying import out
 from keen.core.errors import ConfigError
 from keen.core.messages import Json, JsonObject
-from keen.tools._rules import SavedRules
+from keen.tools.permission.rules import SavedRules
 from keen.toolset import rules
 
 

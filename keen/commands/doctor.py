@@ -20,7 +20,7 @@ from keen.commands.models import local_servers
 from keen.commands.saying import out
 from keen.core.errors import ConfigError
 from keen.state import read_state
-from keen.tools import sandbox
+from keen.tools.sandbox import probe as sandbox
 from keen.wire.catalogue import is_loopback
 from keen.wire.local import LocalServer
 

@@ -19,7 +19,7 @@ from keen.tools._process import Ended, Process
 from keen.tools._spool import Spool
 from keen.tools.base import Access, Context, Effect, Outcome, PreparedCall
 from keen.tools.jobs import Jobs
-from keen.tools.shell import text_fault
+from keen.tools.shell.verdict import text_fault
 
 DEFAULT_SECONDS: Final = 120
 MOST_SECONDS: Final = 3_600

@@ -19,11 +19,11 @@ from keen.core.messages import Json, JsonObject, Results, User
 from keen.core.models import ModelSpec
 from keen.extend.profiles import BUILT_IN, Profile, Profiles
 from keen.extend.subagents import Parts, Subagents
-from keen.tools._rules import Kind, parse_rule
 from keen.tools.base import Context, Tool
 from keen.tools.file_memory import FileMemory
 from keen.tools.jobs import Jobs
 from keen.tools.permission import Mode, Policy
+from keen.tools.permission.rules import Kind, parse_rule
 from keen.toolset import built_in_tools
 from tests.agent.playing import SYSTEM, a_sampler
 from tests.fakes.dialects import Dialect

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from keen.tools.sandbox import find
+from keen.tools.sandbox.probe import find
 from tests.app.terminal import Terminal
 from tests.fakes.dialects import dialect_named
 from tests.fakes.server import FakeProvider

@@ -21,12 +21,12 @@ from keen.extend.instructions import instructions
 from keen.options import Options
 from keen.paths import Paths
 from keen.tools._environment import command_environment
-from keen.tools._rules import parse_rules
 from keen.tools.base import Access, Context
 from keen.tools.bash import Bash
 from keen.tools.file_memory import FileMemory
 from keen.tools.jobs import Jobs
 from keen.tools.permission import Policy, Verdict
+from keen.tools.permission.rules import parse_rules
 from keen.tools.web_fetch import WebFetch
 from keen.tools.write_file import WriteFile
 from keen.toolset import rules

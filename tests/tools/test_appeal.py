@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from keen.core.events import Question
-from keen.tools._confines import Surveyor
 from keen.tools._environment import command_environment
-from keen.tools._rules import SavedRules, parse_rules
 from keen.tools.base import Access, Context, Outcome
 from keen.tools.bash import Bash
-from keen.tools.confinement import Confinement
 from keen.tools.guard import Guard
 from keen.tools.jobs import Jobs
 from keen.tools.permission import Policy
-from keen.tools.sandbox import find
+from keen.tools.permission.rules import SavedRules, parse_rules
+from keen.tools.sandbox.confinement import Confinement
+from keen.tools.sandbox.confines import Surveyor
+from keen.tools.sandbox.probe import find
 from tests.tools.calls import outside_tmp
 
 FULL = find("auto")

@@ -8,7 +8,7 @@ import pytest
 from keen.core.errors import ToolError
 from keen.tools.base import Access, Context
 from keen.tools.guard import Guard, PathFacts, locate, printable, shown
-from keen.tools.shell import verdict
+from keen.tools.shell.verdict import verdict
 from tests.tools.calls import context_in
 
 

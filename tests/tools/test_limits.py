@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from keen.tools._confines import Surveyor
 from keen.tools._environment import command_environment
 from keen.tools._limits import Limits, machine_memory
 from keen.tools.base import Context, Outcome
 from keen.tools.bash import Bash
-from keen.tools.confinement import Confinement
 from keen.tools.guard import Guard
 from keen.tools.jobs import Jobs
 from keen.tools.permission import Policy
-from keen.tools.sandbox import find
+from keen.tools.sandbox.confinement import Confinement
+from keen.tools.sandbox.confines import Surveyor
+from keen.tools.sandbox.probe import find
 
 MEGABYTE = 1024 * 1024
 FULL = find("auto")

@@ -13,10 +13,10 @@ import pytest
 from keen.commands import permissions
 from keen.core.errors import ConfigError, UsageError
 from keen.core.events import Decision
-from keen.tools._rules import Rule, SavedRules, parse_rule, parse_rules
 from keen.tools.base import Access, Context
 from keen.tools.guard import Guard
 from keen.tools.permission import Policy, Verdict
+from keen.tools.permission.rules import Rule, SavedRules, parse_rule, parse_rules
 
 Make: TypeAlias = Callable[..., Policy]
 

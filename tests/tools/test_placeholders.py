@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from keen.tools.confinement import Placeholders
+from keen.tools.sandbox.confinement import Placeholders
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from keen.tools.confinement import Placeholders
+from keen.tools.sandbox.confinement import Placeholders
 root, register = map(Path, sys.argv[1:])
 Placeholders(register).hold((root / ".keen", root / ".github", root / ".github/workflows"))
 os.kill(os.getpid(), signal.SIGKILL)

@@ -14,21 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from keen.tools import _bubblewrap, _denial, _landlock, _seatbelt
-from keen.tools import sandbox as looked_at
-from keen.tools._confines import Confines, Surveyor
 from keen.tools.base import Context
 from keen.tools.bash import Bash
-from keen.tools.confinement import Confinement
 from keen.tools.guard import Guard
 from keen.tools.jobs import Jobs
 from keen.tools.permission import Policy
-from keen.tools.sandbox import Sandbox, find
+from keen.tools.sandbox import bubblewrap, denial, landlock, seatbelt
+from keen.tools.sandbox import probe as looked_at
+from keen.tools.sandbox.confinement import Confinement
+from keen.tools.sandbox.confines import Confines, Surveyor
+from keen.tools.sandbox.probe import Sandbox, find
 from tests.tools.calls import outside_tmp
 
 HAS_FULL = find("auto").kind == "bubblewrap"
 needs_bubblewrap = pytest.mark.skipif(not HAS_FULL, reason="bubblewrap does not hold here")
-needs_landlock = pytest.mark.skipif(not _landlock.version(), reason="this kernel has no Landlock")
+needs_landlock = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root has what is given up here")
 
 FILTER = """\
@@ -120,7 +120,7 @@ def test_a_bubblewrap_that_does_not_start_is_named_with_its_reason(
 
     found = find("auto", base)
 
-    assert found.level == ("fs-only" if _landlock.version() else "none")
+    assert found.level == ("fs-only" if landlock.version() else "none")
     assert words in found.reason
     assert list(base.iterdir()) == [base / "sandbox.json"]
     (machine / "bwrap").unlink()
@@ -167,7 +167,7 @@ async def test_landlock_holds_files_and_says_so(
 @needs_landlock
 def test_landlock_passes_the_exit_code_and_never_runs_without_bounds(tmp_path: Path) -> None:
     def run(rules: str, *argv: str) -> int:
-        worker = str(Path(_landlock.__file__))
+        worker = str(Path(landlock.__file__))
         line = [sys.executable, "-I", "-S", worker, rules, *argv]
         return subprocess.run(line, capture_output=True, check=False, timeout=8).returncode
 
@@ -192,7 +192,7 @@ def test_the_profile_of_a_mac_denies_last_what_must_not_be() -> None:
         covered=(Path("/Users/u/w/.env"),),
     )
 
-    lines = _seatbelt.profile(confines).splitlines()
+    lines = seatbelt.profile(confines).splitlines()
 
     assert lines[:2] == ["(version 1)", "(allow default)"]
     order = [
@@ -210,10 +210,10 @@ def test_the_profile_of_a_mac_denies_last_what_must_not_be() -> None:
     assert "[.][kK][eE][eE][nN](/.*)?$" in lines[places[3]]
     assert "[oO][dD][dD]..[nN]" in lines[places[5]], "quotes and brackets become any character"
     assert _balanced("\n".join(lines))
-    open_ = _seatbelt.profile(replace(confines, has_network=True, is_wide=True))
+    open_ = seatbelt.profile(replace(confines, has_network=True, is_wide=True))
     assert "(deny network*)" not in open_
     assert "(deny file-write*)" not in open_.splitlines()
-    assert _seatbelt.command_line(confines, ("/bin/bash", "-c", "x"))[3:] == [
+    assert seatbelt.command_line(confines, ("/bin/bash", "-c", "x"))[3:] == [
         "/bin/bash",
         "-c",
         "x",
@@ -239,7 +239,7 @@ def test_the_line_of_bubblewrap_goes_from_the_root_downwards() -> None:
         protected=(Path("/tmp/w/.git"),),
     )
 
-    line = _bubblewrap.command_line("/usr/bin/bwrap", confines, ("bash", "-c", "a b"), Path("/e"))
+    line = bubblewrap.command_line("/usr/bin/bwrap", confines, ("bash", "-c", "a b"), Path("/e"))
 
     text = " ".join(line)
     steps = ["--ro-bind / /", "s/tmp /tmp", "--bind /tmp/w /tmp/w", "--ro-bind /tmp/w/.git"]
@@ -284,7 +284,7 @@ BOUNDS = Confines(
     ],
 )
 def test_what_was_denied_is_recognised(text: str, code: int, words: str) -> None:
-    told = _denial.note(text, code, BOUNDS)
+    told = denial.note(text, code, BOUNDS)
 
     if words and "shadow" not in text:
         assert words in told
@@ -297,5 +297,5 @@ def test_what_was_denied_is_recognised(text: str, code: int, words: str) -> None
 def test_hidden_files_are_named_up_to_three() -> None:
     many = tuple(Path(f"/tmp/d{number}/.env") for number in range(5))
 
-    assert _denial.note("", 0, replace(BOUNDS, covered=many)).endswith("and 2 more are hidden")
-    assert _denial.note("", 0, replace(BOUNDS, covered=many[:1])) == "[sandbox] d0/.env is hidden"
+    assert denial.note("", 0, replace(BOUNDS, covered=many)).endswith("and 2 more are hidden")
+    assert denial.note("", 0, replace(BOUNDS, covered=many[:1])) == "[sandbox] d0/.env is hidden"

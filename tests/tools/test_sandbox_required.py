@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from keen.core.errors import ConfigError
-from keen.tools.sandbox import Sandbox, find
+from keen.tools.sandbox.probe import Sandbox, find
 from keen.toolset import check_sandbox
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from keen.tools._plain_commands import PLAIN
 from keen.tools.guard import Guard
-from keen.tools.shell import ShellVerdict, text_fault, verdict
+from keen.tools.shell.plain_programs import PLAIN
+from keen.tools.shell.verdict import ShellVerdict, text_fault, verdict
 
 _DATA = Path(__file__).parent / "data/commands.jsonl"
 _ROWS = [

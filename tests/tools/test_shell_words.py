@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keen.tools.shell import verdict
+from keen.tools.shell.verdict import verdict
 
 _PIECES = (
     "a", "b1", "'", '"', "\\", " ", "  ", "\t", "\n", ";", "&&", "||", "|", "#", "$", "$x", "`",

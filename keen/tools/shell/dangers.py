@@ -1,0 +1,388 @@
+"""What makes a simple command dangerous, whatever stands around it, and how else it can be read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from keen.tools.guard import PathFacts, real_path
+from keen.tools.shell.plain import Places, glob_matches
+from keen.tools.shell.risky_programs import (
+    DANGEROUS_OPTIONS,
+    GIT_EXECUTES,
+    GIT_HARMLESS_GLOBALS,
+    GIT_NEVER,
+    GIT_NEVER_WORDS,
+    NEVER,
+    SHELLS,
+    SOURCES,
+    WRAPPER_OPERANDS,
+    WRAPPERS,
+)
+from keen.tools.shell.syntax import Finding, Hold, Redirect, SimpleCommand, Word, is_setting, read
+
+_SED_COMMAND: Final = re.compile(r"(?:^|[;{}\n\d$/,!\s])\s*[ewW](?:\s|$)")
+_SED_FLAGS: Final = re.compile(r"s([^\w\s\\]).*?\1.*?\1[gpiImM\d]*[ew]", re.DOTALL)
+_AWK: Final = re.compile(r"system\s*\(|\|\s*getline|\|&|print[^;}\n]*[>|]|@load|@include")
+_MOST_WRAPPED: Final = 8
+_GIT_CONFIG_READS: Final = frozenset(
+    {"--get", "--list", "-l", "--get-all", "--get-regexp", "get", "list"}
+)
+
+
+def danger(command: SimpleCommand, places: Places) -> list[Finding]:
+    """What speaks against running this command; plain reads are recognised elsewhere."""
+    findings = [f for redirect in command.redirects for f in _redirect(redirect, places)]
+    words = command.words
+    if not words:
+        return findings
+    if words[0].is_dynamic or words[0].has_glob or words[0].has_brace:
+        findings.append(Finding("never", "the program's name is not known beforehand"))
+    wrapped = words
+    for _ in range(_MOST_WRAPPED):
+        inner = _inner(wrapped)
+        findings.extend(_named(wrapped, command, places))
+        if inner is None:
+            break
+        findings.append(Finding("ask", f"{_base(wrapped[0])} runs another command"))
+        if not inner:
+            break
+        wrapped = inner
+    else:
+        findings.append(Finding("never", "it wraps a command too often"))
+    findings.extend(_touched(wrapped, places))
+    return findings
+
+
+def readings(words: Sequence[Word]) -> list[tuple[str, ...]]:
+    """The words as they stand, and as they act: unwrapped, without path and git's own options."""
+    found: list[tuple[str, ...]] = []
+    current: Sequence[Word] | None = words
+    for _ in range(_MOST_WRAPPED):
+        if not current:
+            break
+        texts = tuple(word.text for word in current)
+        found.append(texts)
+        based = (_base(current[0]), *texts[1:])
+        found.append(based)
+        if based[0] == "git":
+            found.append(("git", *_git_words(current[1:])))
+        if based[0] in SHELLS or based[0] == "eval":
+            for script in _scripts(current):
+                found += [r for c in read(script).commands for r in readings(c.words)]
+        current = _inner(current)
+    return list(dict.fromkeys(found))
+
+
+def touched(command: SimpleCommand, places: Places) -> list[tuple[Path, bool]]:
+    """The paths its words and redirections may stand for, and whether it may write there."""
+    words = command.words
+    found: list[tuple[Path, bool]] = []
+    for redirect in command.redirects:
+        found += [(path, redirect.writes) for path in _spelled(redirect.target, places)]
+    for _ in range(_MOST_WRAPPED):
+        if not words:
+            break
+        writes = _base(words[0]) in WRITERS
+        for word in words[1:]:
+            found += [(path, writes) for path in _spelled(word, places)]
+        for script in _scripts(words) if _base(words[0]) in SHELLS else ():
+            found += [pair for one in read(script).commands for pair in touched(one, places)]
+        words = tuple(_inner(words) or ())
+    return found
+
+
+def _spelled(word: Word, places: Places) -> list[Path]:
+    """The paths a word, or the value glued to an option, may be: as spelled and as they lead."""
+    found: list[Path] = []
+    for text in _as_paths(word.text):
+        for name in [text, *((glob_matches(text, places) or []) if word.has_glob else [])]:
+            for start in places.starts:
+                literal = os.path.normpath(start / name)
+                found += [Path(literal), Path(real_path(literal))]
+    return found
+
+
+def _base(word: Word) -> str:
+    return word.text.rpartition("/")[2] or word.text
+
+
+def _inner(words: Sequence[Word]) -> Sequence[Word] | None:
+    """The command that a wrapper runs; None when this is no wrapper."""
+    name = _base(words[0])
+    if name not in WRAPPERS:
+        return None
+    position, own = 1, WRAPPER_OPERANDS.get(name, 0)
+    while position < len(words):
+        text = words[position].text
+        if text == "--":
+            position += 1
+            break
+        if text.startswith("-") and text != "-":
+            takes_next = text[-1] in WRAPPERS[name] and not text.startswith("--")
+            position += 2 if takes_next and (len(text) == 2) else 1
+        elif is_setting(text) and name in ("env", "sudo", "doas"):
+            position += 1
+        elif own:
+            own -= 1
+            position += 1
+        else:
+            break
+    return words[position + own :]
+
+
+def _scripts(words: Sequence[Word]) -> list[str]:
+    """The command texts that a shell is given: after -c, or all words of eval."""
+    if _base(words[0]) == "eval":
+        return [" ".join(word.text for word in words[1:])]
+    for position, word in enumerate(words[1:], start=1):
+        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text):
+            return [following.text for following in words[position + 1 : position + 2]]
+    return []
+
+
+def _named(words: Sequence[Word], command: SimpleCommand, places: Places) -> list[Finding]:
+    """Dangers by the program's name and its words."""
+    name, texts = _base(words[0]), [word.text for word in words[1:]]
+    findings: list[Finding] = []
+    if name in NEVER and not _is_look_up(name, texts):
+        findings.append(Finding("never", f"{name} {NEVER[name]}", _is_setting_command(name)))
+    if name.startswith("mkfs"):
+        findings.append(Finding("never", f"{name} writes to disks"))
+    if name in SOURCES:
+        findings.append(Finding("never", f"{name} runs a file in this shell", True))
+    if name in SHELLS:
+        findings.extend(_shell(words, command, places))
+    if name == "git":
+        findings.extend(_git(words[1:], places))
+    if name == "env" and any(is_setting(text) for text in texts):
+        findings.append(Finding("never", "it sets a variable for a command"))
+    options = DANGEROUS_OPTIONS.get(name, ())
+    option = next((text for text in texts if _is_one_of(text, options)), None)
+    if option is not None:
+        findings.append(Finding("never", f"{name} {option} can write, delete or run something"))
+    findings.extend(_special(name, texts))
+    return findings
+
+
+def _is_setting_command(name: str) -> bool:
+    return name in ("export", "declare", "typeset", "readonly", "local", "unset")
+
+
+def _is_look_up(name: str, texts: list[str]) -> bool:
+    """`set -e` and its like are harmless; `env X` and `builtin X` are judged by what they wrap."""
+    if name == "set":
+        known = ("-e", "-u", "-x", "-eu", "-ex", "-eux", "-euo", "-euxo", "-o", "pipefail")
+        return bool(texts) and all(text in known for text in texts)
+    return name == "env" and bool(texts)
+
+
+def _special(name: str, texts: list[str]) -> list[Finding]:
+    """Programs whose operands, not options, do the harm."""
+    operands = [text for text in texts if not text.startswith("-") or text == "-"]
+    match name:
+        case "uniq" | "xxd" if len(operands) > 1:
+            return [Finding("never", f"{name} writes its second operand")]
+        case "hostname" if operands:
+            return [Finding("never", "hostname sets the machine's name")]
+        case "less" | "more" | "vi" | "vim" | "nvim" | "view" | "ex":
+            if any(text.startswith("+") for text in texts):
+                return [Finding("never", f"{name} + runs commands")]
+        case "sed":
+            if any(_SED_COMMAND.search(t) or _SED_FLAGS.search(t) for t in texts):
+                return [Finding("never", "this sed script can write or run something")]
+        case "awk" | "gawk" | "mawk" | "nawk":
+            if any(_AWK.search(text) for text in texts):
+                return [Finding("never", "this awk program can write or run something")]
+        case _:
+            pass
+    return []
+
+
+def _is_one_of(text: str, options: Sequence[str]) -> bool:
+    """True for an option, its `=value` form, its bundled form, or an abbreviation of it."""
+    head = text.partition("=")[0]
+    for option in options:
+        if head == option:
+            return True
+        if option.startswith("--"):
+            if len(head) > 3 and head.startswith("--") and option.startswith(head):
+                return True
+        elif _is_bundled(option, head):
+            return True
+    return False
+
+
+def _is_bundled(option: str, head: str) -> bool:
+    is_short = len(option) == 2 and option[0] == "-"
+    return is_short and head[:1] == "-" != head[1:2] and option[1] in head[1:]
+
+
+def _shell(words: Sequence[Word], command: SimpleCommand, places: Places) -> list[Finding]:
+    scripts = _scripts(words)
+    findings: list[Finding] = []
+    for script in scripts:
+        inner = read(script)
+        findings.extend(inner.findings)
+        for one in inner.commands:
+            findings.extend(danger(one, places))
+    files = [word for word in words[1:] if not word.text.startswith("-")]
+    if not scripts and (command.has_input or "-s" in [w.text for w in words]):
+        findings.append(Finding("never", f"{_base(words[0])} runs what is fed to it"))
+    elif not scripts and not files:
+        findings.append(Finding("ask", f"{_base(words[0])} is a shell"))
+    return findings
+
+
+def _git_words(words: Sequence[Word]) -> list[str]:
+    """The subcommand and its words, options of git itself left out."""
+    texts = [word.text for word in words]
+    while texts and texts[0].startswith("-"):
+        takes_next = texts[0] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace")
+        del texts[: 2 if takes_next else 1]
+    return texts
+
+
+def _git(words: Sequence[Word], places: Places) -> list[Finding]:
+    findings: list[Finding] = []
+    for position, word in enumerate(words):
+        text = word.text
+        if not text.startswith("-"):
+            break
+        following = words[position + 1].text if position + 1 < len(words) else ""
+        if text == "-C" and all(f.root is not None for f in places.facts(following)):
+            break
+        if text not in GIT_HARMLESS_GLOBALS and text not in ("--version", "--help"):
+            findings.append(Finding("never", f"git {text} changes what git runs or where"))
+            break
+    texts = _git_words(words)
+    option = next((text for text in texts if _is_one_of(text, GIT_EXECUTES)), None)
+    if option is not None:
+        findings.append(Finding("never", f"git {option} can write or run something"))
+    if texts:
+        findings.extend(_git_subcommand(texts[0], texts[1:], places))
+    return findings
+
+
+def _git_subcommand(name: str, rest: list[str], places: Places) -> list[Finding]:
+    if name in GIT_NEVER and not _is_git_reading(name, rest):
+        return [Finding("never", f"git {name} {GIT_NEVER[name]}")]
+    word = next((w for w in rest if _is_one_of(w, GIT_NEVER_WORDS.get(name, ()))), None)
+    if word is not None:
+        return [Finding("never", f"git {name} {word} discards work or runs something")]
+    if name == "checkout" and "-b" not in rest and _names_files(rest, places):
+        return [Finding("never", "git checkout of files discards work")]
+    if name == "push" and any(word.startswith(("+", ":")) for word in rest):
+        return [Finding("never", "this git push overwrites or deletes a branch")]
+    return [Finding("ask", f"git {name} can run hooks and filters of this repository")]
+
+
+def _is_git_reading(name: str, rest: list[str]) -> bool:
+    if name == "config":
+        return bool(
+            {"--get", "--list", "-l", "--get-all", "--get-regexp", "get", "list"} & set(rest)
+        )
+    if name == "restore":
+        return "--staged" in rest and "--worktree" not in rest and "-W" not in rest
+    return name in ("clean", "rm") and bool({"-n", "--dry-run", "--cached"} & set(rest))
+
+
+def _names_files(rest: list[str], places: Places) -> bool:
+    operands = [word for word in rest if not word.startswith("-")]
+    if len(operands) != 1:
+        return bool(operands)
+    is_file = any(f.kind in ("file", "directory") for f in places.facts(operands[0]))
+    return is_file or any(character in operands[0] for character in "*?[")
+
+
+def _redirect(redirect: Redirect, places: Places) -> list[Finding]:
+    if redirect.is_harmless:
+        return []
+    target = redirect.target
+    if redirect.operator in (">&", "<&") and target.text.rstrip("-").isdecimal():
+        return [Finding("ask", "it moves file descriptors", True)]
+    verb = "writes to" if redirect.writes else "reads from"
+    findings = [Finding("ask", f"it {verb} {target.text or 'a file'}")]
+    for facts in places.facts(target.text or "."):
+        reason = _sensitive(facts, is_write=redirect.writes)
+        if reason:
+            told = f"it {verb} {target.text}: {reason}"
+            findings.append(Finding("never", told, holds=_hold(facts, is_write=redirect.writes)))
+    return findings
+
+
+def _sensitive(facts: PathFacts, *, is_write: bool) -> str:
+    """Why a path is not to be touched; "" when it may be."""
+    if facts.is_hidden or facts.is_secret:
+        return facts.reason or "it may hold secrets"
+    if facts.kind == "system":
+        system = str(facts.path).startswith(("/proc", "/sys"))
+        return "it belongs to the system" if is_write or system else ""
+    if is_write and facts.protection != "none":
+        return facts.reason
+    return ""
+
+
+def _hold(facts: PathFacts, *, is_write: bool) -> Hold:
+    if facts.is_hidden or (is_write and facts.protection == "refuse"):
+        return "refuse"
+    is_protected = is_write and facts.protection != "none"
+    return "ask" if facts.is_secret or is_protected else "free"
+
+
+def _touched(words: Sequence[Word], places: Places) -> list[Finding]:
+    """Operands of a program that may write: protected and secret places among them."""
+    name = _base(words[0])
+    findings: list[Finding] = []
+    for word in words[1:]:
+        for text in _as_paths(word.text):
+            for facts in places.facts(text):
+                reason = _why_not_touch(name, facts)
+                if reason:
+                    hold = _hold(facts, is_write=name in WRITERS)
+                    told = f"{name} touches {text}: {reason}"
+                    findings.append(Finding("never", told, holds=hold))
+    return findings
+
+
+def _as_paths(text: str) -> list[str]:
+    """A word and what an option may have glued to it, as far as they can name a file."""
+    if not text or (text.startswith("-") and not text.startswith("--") and len(text) < 4):
+        return []
+    spellings = [text]
+    _, is_given, value = text.partition("=")
+    if is_given and value:
+        spellings.append(os.path.expanduser(value) if value.startswith("~") else value)
+    if text.startswith("-") and not text.startswith("--"):
+        spellings.append(text[2:])
+    return [s for s in spellings if len(s) < 4_096 and not s.startswith("-") and "\0" not in s]
+
+
+WRITERS: Final = frozenset({
+    "cp", "mv", "ln", "install", "tee", "touch", "mkdir", "rmdir", "chmod", "chown", "chgrp",
+    "patch", "tar", "unzip", "rsync", "sed", "truncate", "rm", "unlink", "shred", "dd",
+    "mktemp", "mkfifo", "split", "csplit",
+})  # fmt: skip
+
+
+def _why_not_touch(name: str, facts: PathFacts) -> str:
+    if facts.kind == "missing" and facts.reason == "cannot be resolved":
+        return ""  # it is asked about anyhow
+    if name in ("echo", "printf", "grep", "rg", "egrep", "fgrep", "test", "find", "ls", "stat"):
+        return ""  # words of these are text, or judged by the table of plain reads
+    if facts.is_hidden:
+        return facts.reason
+    if facts.is_secret and name not in ("touch", "git"):
+        return "it may hold secrets"
+    if facts.protection in ("person", "refuse") and name in WRITERS:
+        return facts.reason
+    if facts.protection == "ask" and name in WRITERS:
+        return facts.reason
+    if name in ("chmod", "chown", "chgrp") and facts.root is None and facts.kind != "missing":
+        return "it is outside the workspace"
+    if facts.kind == "system" and name in WRITERS and str(facts.path) != "/dev/null":
+        return "it belongs to the system"
+    return ""
