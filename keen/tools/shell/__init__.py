@@ -1,0 +1,12 @@
+"""What a command line is, judged by its text before it runs.
+
+verdict         may it run: plain reads unasked, dangers never unasked, the rest on asking
+syntax          how bash reads it: simple commands, and what about its syntax is not plain
+second_reading  the same words by an independent reading; plain is only where both agree
+plain           is this simple command a plain read: options and operands, one by one
+plain_programs  the table of programs that only read, each with its options
+dangers         what makes a simple command dangerous, and how else its words can be read
+risky_programs  the table of programs that never run unasked
+
+Nothing here knows of modes, rules or sandboxes.
+"""
