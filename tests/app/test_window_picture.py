@@ -1,9 +1,6 @@
-"""The picture of the window in /context, and its bar in the status line."""
+"""The picture of the window in /context."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Callable
 
 import pytest
 from rich.cells import cell_len
@@ -11,13 +8,8 @@ from rich.cells import cell_len
 from keen import themes
 from keen.app.context_report import WindowPicture
 from keen.app.look import Look, look_of
-from keen.app.widgets.status import Status, StatusLine
 from keen.core.budget import Budget
-from tests.app.terminal import Terminal
-from tests.fakes.dialects import Dialect
-from tests.fakes.server import FakeProvider
 
-Start = Callable[..., Terminal]
 SHARES = {
     "system prompt": 500,
     "tools": 1_600,
@@ -59,49 +51,6 @@ def test_no_line_is_wider_than_the_room(look: Look) -> None:
             assert strip.cell_length <= width
 
 
-@pytest.mark.parametrize(
-    ("used", "bar"),
-    [
-        (0, "──────── 0 %"),
-        (1, "╸─────── 0 %"),
-        (12_000, "━─────── 12 %"),
-        (50_000, "━━━━──── 50 %"),
-        (100_000, "━━━━━━━━ 100 %"),
-        (900_000, "━━━━━━━━ 900 %"),
-    ],
-)
-def test_what_is_used_at_all_shows_in_the_status_line(look: Look, used: int, bar: str) -> None:
-    line = StatusLine(look)
-    line.status = Status(model="a/b", used=used, budget=100_000)
-
-    assert bar in line.draw(80)[0].text
-
-
 @pytest.fixture
 def look() -> Look:
     return look_of(themes.load("keen-dark"))
-
-
-async def test_the_bar_fills_without_a_providers_report_and_falls_with_a_compaction(
-    keen: Start, chat: Dialect
-) -> None:
-    script = (chat.says("A long answer. " * 2_000, usage=None), chat.says("## Goal\n\nShort."))
-    async with FakeProvider(*script) as provider, keen(provider, window=40_000) as terminal:
-        await terminal.ready()
-        await terminal.say("tell me")
-        await terminal.until("✔ ")
-        await terminal.until("%")
-        full = _percent(terminal)
-        assert full > 20
-
-        await terminal.say("/compact")
-        await terminal.until("Context compacted.")
-
-        await terminal.until(lambda: 0 < _percent(terminal) < full)
-        await terminal.say("/compact undo")
-        await terminal.until(lambda: _percent(terminal) >= full)
-
-
-def _percent(terminal: Terminal) -> int:
-    found = re.search(r"(\d+) %", terminal.lines[-1])
-    return int(found[1]) if found else 0

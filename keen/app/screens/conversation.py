@@ -214,6 +214,13 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
         self.status_line.redraw()
         self._ask_for_status()
 
+    async def look_at_branch(self) -> None:
+        """A command, the person's or the model's, may have changed it."""
+        branch = sanitize.line(await self.desk.branch())
+        if branch != self.status_line.status.branch:
+            self.status_line.status.branch = branch
+            self.status_line.redraw()
+
     def estimate_context(self) -> None:
         """A provider that reports no usage still has a window that fills."""
         engine = self.engine

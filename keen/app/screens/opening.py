@@ -65,8 +65,7 @@ class Opening(Driving):
 
     async def _load_history(self) -> None:
         self.history.load(await self.desk.prompts())
-        self.status_line.status.branch = sanitize.line(await self.desk.branch())
-        self.status_line.redraw()
+        await self.look_at_branch()
 
     def keep_prompt(self, text: str) -> None:
         """Remember what was sent, for later sessions."""

@@ -239,6 +239,7 @@ class TurnView(ConversationScreen):
         self.transcript.mark()
         self.estimate_context()
         self.show_status()
+        self.run_quietly(self.look_at_branch(), "branch")
         is_by_itself = message.outcome not in ("failed", "interrupted")
         if not is_by_itself:
             self.outbox.hold()
