@@ -20,9 +20,9 @@ _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
 def _content(path: bytes) -> str:
-    """The text of a regular file; empty for everything else, binary files too."""
+    """The text of a regular file; empty for all else: binary files, and links, as ripgrep does."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return ""
     with open(descriptor, "rb") as file:

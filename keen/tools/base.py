@@ -50,6 +50,27 @@ def _keep_nothing(_path: Path, _before: bytes | None, _after: bytes) -> None:
     return
 
 
+class Editor(Protocol):
+    """An editor that has files open: what it holds unsaved stands before what is on disk.
+
+    Paths are real and have been judged. Both wait for the editor, as long as it takes.
+    """
+
+    async def read(self, path: Path, saved: bytes | None) -> bytes | None:
+        """The file as the editor has it; None: as it is on disk, where it is `saved`.
+
+        Raises: ToolError when the editor cannot tell.
+        """
+        ...
+
+    async def write(self, path: Path, content: bytes, before: bytes | None) -> bool:
+        """Have the editor put `content` in the place of `before`, None where no file was.
+
+        False: this one is for the disk, and nothing was done. Raises: ToolError.
+        """
+        ...
+
+
 async def _nobody(_questions: tuple[Question, ...]) -> tuple[str, ...] | None:
     return None
 
@@ -70,6 +91,8 @@ class Context:
     """Takes events of a conversation below this one to whoever watches this one."""
     keep: Callable[[Path, bytes | None, bytes], None] = _keep_nothing
     """Told, before a tool edits a file, its old bytes (None: no file) and the new; blocking."""
+    editor: Editor | None = None
+    """Where the files are open that tools read and write."""
     search: Callable[[str], str] | None = None
     """Searches the whole session log (recall); blocking."""
     environment: dict[str, str] = field(default_factory=dict[str, str])

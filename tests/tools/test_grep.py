@@ -215,6 +215,19 @@ async def test_pipes_devices_and_loops_do_not_hold_a_search_up(tmp_path: Path) -
             await grep(tmp_path, "x", path=path)
 
 
+async def test_what_is_behind_a_link_is_not_found_through_it(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    tree(tmp_path, {"id_rsa": "needle outside", "work/a": "needle", "work/sub/.env": "needle=1"})
+    (root / "notes.txt").symlink_to(tmp_path / "id_rsa")
+    (root / "settings").symlink_to("sub/.env")
+    (root / "copy").symlink_to("a")
+
+    found = await grep(root, "needle")
+
+    assert found[0] == "a:1:needle"
+    assert not any("outside" in line or "=1" in line for line in found)
+
+
 async def test_settings_of_ripgreps_own_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -375,6 +375,24 @@ def test_a_search_through_a_tree_with_secrets_is_asked_about(workspace: Path) ->
     assert judge("rg x", workspace).level == "ask"
 
 
+@pytest.mark.parametrize("file", [".ignore", ".rgignore", ".gitignore", ".git/info/exclude"])
+def test_ignore_files_above_a_search_can_let_hidden_files_in(file: str, workspace: Path) -> None:
+    (workspace / "src/.env").write_text("KEY=1")
+    assert judge("rg KEY src", workspace).level == "auto"
+    (workspace / file).parent.mkdir(parents=True, exist_ok=True)
+    (workspace / file).write_text("*.log\n!.env\n")
+
+    for line in ("rg KEY src", "rg KEY src/app.py src", "cd src && rg KEY", "rg KEY"):
+        assert judge(line, workspace).level == "ask", line
+
+
+def test_an_ignore_file_that_is_a_pipe_is_not_waited_for(workspace: Path) -> None:
+    (workspace / "src/.env").write_text("KEY=1")
+    os.mkfifo(workspace / "src/.gitignore")
+
+    assert judge("rg KEY src", workspace).level in ("auto", "ask")
+
+
 def test_a_search_through_the_home_directory_is_asked_about(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ _MOST_ENTRIES: Final = 8_000
 """Directory entries looked at for one command: about 50 ms."""
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
 _IGNORE_FILES: Final = frozenset({".ignore", ".rgignore", ".gitignore"})
+_EXCLUDES: Final = ".git/info/exclude"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +286,7 @@ def _tree_objection(name: str, operand: Word, places: Places, parsed: _Parsed) -
         if Path(real_path(Path.home())).is_relative_to(real_path(top)):
             return Finding("ask", f"{name} would search the whole home directory")
         secret, turns, is_whole = _survey(top)
+        turns = turns or (skips_hidden and any(map(_has_turn, Path(real_path(top)).parents)))
         if secret and (not skips_hidden or parsed.has_filter or turns):
             return Finding("ask", f"{name} would read {secret}, which may hold secrets")
         if not is_whole and (not skips_hidden or parsed.has_filter):
@@ -299,6 +301,7 @@ def _survey(top: Path) -> tuple[str, bool, bool]:
     for directory, folders, files in os.walk(top):
         if ".git" in folders:
             folders.remove(".git")
+            turns = turns or _lets_in(Path(directory, _EXCLUDES))
         seen += len(folders) + len(files)
         for file in files:
             if file.isascii() and not file.startswith("."):
@@ -312,12 +315,25 @@ def _survey(top: Path) -> tuple[str, bool, bool]:
     return secret, turns, True
 
 
+def _has_turn(directory: Path) -> bool:
+    """Whether ignore files of a directory above the search let hidden files in."""
+    return any(_lets_in(directory / name) for name in (*_IGNORE_FILES, _EXCLUDES))
+
+
 def _lets_in(path: Path) -> bool:
     try:
-        text = path.read_bytes()[:1_000_000]
+        with open(path, "rb", opener=_without_waiting) as file:
+            text = file.read(1_000_000) or b""
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except OSError:
         return True
     return any(line.lstrip().startswith(b"!") for line in text.split(b"\n"))
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe would be waited for until somebody writes into it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _are_numbers(words: Sequence[Word]) -> bool:
