@@ -161,6 +161,24 @@ def replace(path: Path, content: bytes, expected: os.stat_result | None) -> os.s
         raise tool_error(error, path) from error
 
 
+def check_replaceable(path: Path, expected: os.stat_result | None) -> None:
+    """Refuse what `replace` would refuse, and make the parents it would make.
+
+    For one who writes by the path alone and follows links: call it right before.
+
+    Raises: ToolError.
+    """
+    if is_system(path):
+        raise ToolError(f"{path}: keen writes nothing inside /proc, /sys and /dev.")
+    try:
+        with directory(path.parent, create=expected is None) as parent:
+            if expected is not None:
+                _check_writable(path, parent, expected)
+            _check_unchanged(path, parent, expected)
+    except OSError as error:
+        raise tool_error(error, path) from error
+
+
 def _check_regular(status: os.stat_result, path: Path) -> None:
     kind = _KINDS.get(stat.S_IFMT(status.st_mode))
     if kind == "a directory":

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from keen.core.errors import ToolError
 from keen.core.messages import Json, JsonObject, ToolSpec
+from keen.tools import _files
 from keen.tools._arguments import Arguments, parse, tool_spec
-from keen.tools._atomic import Current, read_current, replace
+from keen.tools._atomic import Current
 from keen.tools._blocking import in_thread
 from keen.tools._nearest import nearest
 from keen.tools._text import FileText, decode, plain_ends
@@ -67,20 +68,38 @@ class EditFile:
         judged = Judged()
 
         async def run() -> Outcome:
-            return await in_thread(
-                lambda _stop: self._edit(arguments.edits, place, context, judged)
-            )
+            return await self._edit(arguments.edits, place, context, judged)
 
         async def preview() -> Json:
-            return await in_thread(lambda _stop: _preview(arguments.edits, place, context, judged))
+            found = await _files.current(place.real, context)
+            return await in_thread(
+                lambda _stop: _preview(arguments.edits, found, place, context, judged)
+            )
 
         return PreparedCall(place.accesses("edit"), run, preview)
 
-    def _edit(
+    async def _edit(
         self, edits: tuple[Edit, ...], place: Place, context: Context, judged: Judged
     ) -> Outcome:
-        path, name = place.real, shown(place.real, context)
-        current, before = _open(path, name)
+        path = place.real
+        current = await _files.current(path, context)
+        change = await in_thread(lambda _stop: self._change(edits, current, place, context, judged))
+        status = await _files.put(path, change.content, current, context)
+        if not change.is_stale:
+            await in_thread(lambda _stop: self._memory.note(path, status, change.content))
+        return Outcome(change.report)
+
+    def _change(
+        self,
+        edits: tuple[Edit, ...],
+        found: Current | None,
+        place: Place,
+        context: Context,
+        judged: Judged,
+    ) -> _Change:
+        """What the edits come to; what they replace has been kept. Raises: ToolError."""
+        name = shown(place.real, context)
+        current, before = _opened(found, name)
         if judged.is_outdated(current.content):
             raise ToolError(
                 f"{name} changed while the change was being approved; nothing was written."
@@ -88,30 +107,38 @@ class EditFile:
             )
         after = _applied(before, edits, name)
         content = after.encoded()
-        is_stale = self._memory.is_stale(path, current.status, current.content)
-        context.keep(path, current.content, content)
-        status = replace(path, content, current.status)
-        if not is_stale:
-            self._memory.note(path, status, content)
+        is_stale = self._memory.is_stale(place.real, current.status, current.content)
         diff = unified_diff(name, before.text, after.text)
+        context.keep(place.real, current.content, content)
         count = "1 edit" if len(edits) == 1 else f"{len(edits)} edits"
         stale = " It had changed since you last read it." if is_stale else ""
-        return Outcome(
+        report = (
             f"Edited {name}: {count}, +{diff.added} -{diff.removed} lines."
             f"{stale}{links_note(current)}"
         )
+        return _Change(content, report, is_stale)
 
 
-def _preview(edits: tuple[Edit, ...], place: Place, context: Context, judged: Judged) -> Json:
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A file's new content, and what is said of it."""
+
+    content: bytes
+    report: str
+    is_stale: bool
+
+
+def _preview(
+    edits: tuple[Edit, ...], found: Current | None, place: Place, context: Context, judged: Judged
+) -> Json:
     name = shown(place.real, context)
-    current, before = _open(place.real, name)
+    current, before = _opened(found, name)
     judged.remember(current.content)
     after = _applied(before, edits, name)
     return unified_diff(name, before.text, after.text).preview(str(place.real))
 
 
-def _open(path: Path, name: str) -> tuple[Current, FileText]:
-    current = read_current(path)
+def _opened(current: Current | None, name: str) -> tuple[Current, FileText]:
     if current is None:
         raise ToolError(f"{name} does not exist. Use write_file to create it, or glob to find it.")
     decoded = decode(current.content)

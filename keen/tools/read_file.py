@@ -16,8 +16,9 @@ from pydantic import Field
 from keen.core.errors import ToolError
 from keen.core.messages import JsonObject, ToolSpec
 from keen.tools._arguments import Arguments, parse, tool_spec
-from keen.tools._atomic import MOST_BYTES, regular_file, tool_error
+from keen.tools._atomic import MOST_BYTES, Current, regular_file, tool_error
 from keen.tools._blocking import in_thread
+from keen.tools._files import in_editor
 from keen.tools._images import image
 from keen.tools._text import decode, lines_of
 from keen.tools.base import Context, Effect, Outcome, PreparedCall
@@ -64,6 +65,8 @@ class ReadFile:
         place = locate(arguments.path, context)
 
         async def run() -> Outcome:
+            if (there := await in_editor(place.real, context)) is not None:
+                return await in_thread(lambda _stop: self._show(arguments, place, context, there))
             return await in_thread(lambda stop: self._read(arguments, place, context, stop))
 
         return PreparedCall(place.accesses("read"), run)
@@ -87,6 +90,14 @@ class ReadFile:
         except OSError as error:
             raise tool_error(error, path) from error
         return _show(content, shown(path, context), first, arguments.limit)
+
+    def _show(
+        self, arguments: ReadFileArguments, place: Place, context: Context, there: Current
+    ) -> Outcome:
+        """A file as an editor has it."""
+        self._memory.note(place.real, there.status, there.content)
+        name, first = shown(place.real, context), max(1, arguments.offset)
+        return _show(there.content, name, first, arguments.limit)
 
 
 def _show(content: bytes, name: str, first: int, limit: int) -> Outcome:

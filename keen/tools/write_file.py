@@ -8,8 +8,9 @@ from pydantic import Field
 
 from keen.core.errors import ToolError
 from keen.core.messages import Json, JsonObject, ToolSpec
+from keen.tools import _files
 from keen.tools._arguments import Arguments, parse, tool_spec
-from keen.tools._atomic import MOST_BYTES, Current, read_current, replace
+from keen.tools._atomic import MOST_BYTES, Current
 from keen.tools._blocking import in_thread
 from keen.tools._text import decode, lines_of, plain_ends
 from keen.tools.base import Context, Effect, Outcome, PreparedCall
@@ -47,33 +48,46 @@ class WriteFile:
         judged = Judged()
 
         async def run() -> Outcome:
-            return await in_thread(lambda _stop: self._write(content, place, context, judged))
+            return await self._write(content, place, context, judged)
 
         async def preview() -> Json:
-            return await in_thread(lambda _stop: _preview(content, place, context, judged))
+            old = await _files.current(place.real, context)
+            return await in_thread(lambda _stop: _preview(content, old, place, context, judged))
 
         return PreparedCall(place.accesses("edit"), run, preview)
 
-    def _write(self, content: bytes, place: Place, context: Context, judged: Judged) -> Outcome:
+    async def _write(
+        self, content: bytes, place: Place, context: Context, judged: Judged
+    ) -> Outcome:
+        path = place.real
+        before = await _files.current(path, context)
+        same = await in_thread(lambda _stop: self._check(content, before, place, context, judged))
+        if same is not None:
+            return same
+        status = await _files.put(path, content, before, context)
+        await in_thread(lambda _stop: self._memory.note(path, status, content))
+        return Outcome(_report(content, shown(path, context), before))
+
+    def _check(
+        self, content: bytes, before: Current | None, place: Place, context: Context, judged: Judged
+    ) -> Outcome | None:
+        """None when it is to be written, and what is replaced has been kept. Raises: ToolError."""
         path, name = place.real, shown(place.real, context)
-        current = read_current(path)
-        old = None if current is None else current.content
+        old = None if before is None else before.content
         if judged.is_outdated(old):
             raise ToolError(
                 f"{name} changed while the change was being approved; nothing was written."
                 " Read it and try again."
             )
-        if current is not None and self._memory.is_stale(path, current.status, current.content):
+        if before is not None and self._memory.is_stale(path, before.status, before.content):
             raise ToolError(
                 f"{name} changed since you last read it; nothing was written. Read it again first."
             )
-        if current is not None and old == content:
-            self._memory.note(path, current.status, content)
+        if before is not None and old == content:
+            self._memory.note(path, before.status, content)
             return Outcome(f"{name} already has exactly this content.")
         context.keep(path, old, content)
-        status = replace(path, content, None if current is None else current.status)
-        self._memory.note(path, status, content)
-        return Outcome(_report(content, name, current))
+        return None
 
 
 def _report(content: bytes, name: str, current: Current | None) -> str:
@@ -89,8 +103,9 @@ def links_note(current: Current | None) -> str:
     return " It was one of several hard links; the other names keep the old content."
 
 
-def _preview(content: bytes, place: Place, context: Context, judged: Judged) -> Json:
-    current = read_current(place.real)
+def _preview(
+    content: bytes, current: Current | None, place: Place, context: Context, judged: Judged
+) -> Json:
     judged.remember(None if current is None else current.content)
     name = shown(place.real, context)
     before = None
