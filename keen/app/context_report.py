@@ -10,11 +10,12 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from keen import reports as told
 from keen.app.blocks import Block, cropped
 from keen.app.look import Look
 from keen.app.reports import Heading
 from keen.app.screens.opening import Opening
-from keen.app.units import several, tokens
+from keen.app.units import several
 from keen.core.budget import Budget
 
 if TYPE_CHECKING:
@@ -102,12 +103,10 @@ async def context(screen: Opening, _argument: str) -> None:
     engine = screen.engine
     if engine is None:
         return
-    from keen.agent.shares import shares
     from keen.app.screens.context import ContextSheet
 
-    talk = engine.conversation
-    divided = shares(talk, engine.turn.history if engine.turn is not None else talk.history)
-    budget = talk.sampler.budget
+    divided = told.divided(engine)
+    budget = engine.conversation.sampler.budget
     used = sum(divided.values())
     title = (
         f"About {used:,} of {budget.effective:,} tokens are used "
@@ -131,19 +130,12 @@ async def _compactions(engine: Engine) -> list[PastCompaction]:
 
     records = await engine.recorder.records()
     last = last_compaction(records)
-    found: list[PastCompaction] = []
-    for record in records:
-        payload = record.payload
-        if not isinstance(payload, Compaction):
-            continue
-        after = f"{payload.tokens_after:,}" if payload.tokens_after is not None else "?"
-        spent = payload.usage.total_tokens if payload.usage is not None else 0
-        row = (
-            f"{record.ts[:16].replace('T', ' ')}  {payload.trigger or 'manual'}  "
-            f"{payload.tokens_before:,} → {after}  {payload.seconds:.0f} s  "
-            f"cost {tokens(spent)} tokens"
+    return [
+        PastCompaction(
+            told.compaction(record.ts, past),
+            "\n\n".join(message.content for message in past.messages),
+            last is not None and record.seq == last.seq,
         )
-        text = "\n\n".join(message.content for message in payload.messages)
-        is_last = last is not None and record.seq == last.seq
-        found.append(PastCompaction(row, text, is_last))
-    return found
+        for record in records
+        if isinstance(past := record.payload, Compaction)
+    ]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 from keen import sanitize
 from keen.agent.stream import events
 from keen.app import subagent_line
-from keen.app.desk import Desk, Wanted
+from keen.app.desk import Desk, Opened, Wanted
 from keen.app.driver import Run
-from keen.app.modes import mode_named
+from keen.app.shell import Shell
 from keen.core.errors import KeenError
 from keen.core.events import (
     CompactionApplied,
@@ -45,21 +46,19 @@ if TYPE_CHECKING:
     from keen.engine import Engine
 
 _EXIT: Final = frozenset({"/exit", "/quit", "exit", "quit", ":q"})
-_HELP: Final = (
-    "Write a message and press Enter. /new begins a fresh session, /compact shortens the "
-    "conversation, /mode plan, build or yolo says what may happen unasked, /usage tells tokens, "
-    "/exit leaves. Ctrl+C interrupts what runs."
-)
+_WELCOME: Final = "Write a message and press Enter; /help lists commands, /exit leaves."
+_MOST_OUTPUT: Final = 32_000
+"""Characters of a shell command's output that go with the next message."""
 
 
 async def converse(desk: Desk) -> int:
     """The whole session; returns the exit code."""
     try:
-        engine = (await desk.open(Wanted())).engine
+        opened = await desk.open(Wanted())
     except KeenError as error:
         print(f"keen: {sanitize.block(str(error))}", file=sys.stderr)
         return 4
-    plain = Plain(desk, engine)
+    plain = Plain(desk, opened)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, plain.interrupt)
     try:
@@ -75,16 +74,21 @@ class Plain:
     """Reads lines and prints lines; each says what it is."""
 
     desk: Desk
-    engine: Engine
+    _opened: Opened
     _is_in_answer: bool = False
     _turn: asyncio.Task[None] | None = field(default=None)
+    _shell: Shell | None = field(default=None)
+    _outputs: list[str] = field(default_factory=list[str])
+    """What the person's own commands printed, for the next message."""
+
+    @property
+    def engine(self) -> Engine:
+        return self._opened.engine
 
     async def run(self, first: str) -> None:
         """Until the end of input, or /exit."""
-        say(f"keen, model {self.engine.model}. {_HELP}")
-        for notice in self.engine.notices:
-            say(notice)
-        self.engine.gate.listen(say)
+        say(f"keen, model {self.engine.model}. {_WELCOME}")
+        self._begin()
         line: str | None = first or await asked("You: ")
         while line is not None and await self.take(line):
             line = await asked("You: ")
@@ -93,6 +97,8 @@ class Plain:
         """Ctrl+C: stop the turn; without one, say how to leave."""
         if self._turn is not None:
             self._turn.cancel()
+        elif self._shell is not None:
+            self._shell.stop()
         else:
             say("\nType /exit or press Ctrl+D to leave.")
 
@@ -102,39 +108,103 @@ class Plain:
         word, _, rest = said.partition(" ")
         if said in _EXIT:
             return False
-        talk = self.engine.conversation
-        match word:
-            case "":
-                pass
-            case "/help":
-                say(_HELP)
-            case "/new":
-                await self._new()
-            case "/mode":
-                self._mode(rest.strip())
-            case "/usage":
-                used = self.engine.usage
-                say(f"Input {used.input_tokens:,} tokens, output {used.output_tokens:,} tokens.")
-            case "/compact":
-                await self._drive(lambda emit: talk.compact(rest.strip(), emit))
-            case _ if word.startswith("/") and "/" not in word[1:]:
-                say(f"Unknown command: {sanitize.line(word)}. {_HELP}")
-            case _:
-                await self._drive(lambda emit: self.engine.run(User(line), emit))
+        if not said:
+            return True
+        if said.startswith("!") and len(said) > 1:
+            await self._run_shell(said.lstrip("!").strip(), is_private=said.startswith("!!"))
+        elif word.startswith("/") and "/" not in word[1:] and not self._is_call(said):
+            await self._command(word[1:], rest.strip())
+        else:
+            text = "\n\n".join([*self._outputs, line])
+            self._outputs.clear()
+            await self._drive(lambda emit: self.engine.run(User(text), emit))
         return True
 
-    async def _new(self) -> None:
-        model = self.engine.model
-        await self.engine.aclose()
-        self.engine = (await self.desk.open(Wanted("new", model=model))).engine
-        say("A fresh session.")
+    def _is_call(self, text: str) -> bool:
+        """True for a skill or a command of the person's or the project's."""
+        extensions = self.engine.extensions
+        return extensions is not None and extensions.skills.find(text) is not None
 
-    def _mode(self, wanted: str) -> None:
-        policy = self.engine.conversation.toolbox.policy
-        chosen = mode_named(wanted)
-        if chosen is not None:
-            policy.set_mode(chosen)
-        say(f"Mode: {policy.mode}.")
+    async def _command(self, name: str, argument: str) -> None:
+        from keen.app import plain_commands
+
+        if not await plain_commands.run(self, name, argument):
+            say(f"Unknown command: /{sanitize.line(name)}. /help lists what there is.")
+
+    async def open(self, wanted: Wanted) -> None:
+        """Go on with another engine. Raises: KeenError; what was open before is open again."""
+        before = self.engine
+        mode = before.conversation.toolbox.policy.mode
+        session = (before.session_id or "") if before.conversation.history else ""
+        await before.aclose()
+        try:
+            self._opened = await self.desk.open(wanted)
+        except KeenError:
+            kind: Literal["resume", "new"] = "resume" if session else "new"
+            self._opened = await self.desk.open(Wanted(kind, session, before.model))
+            raise
+        finally:
+            self.engine.conversation.toolbox.policy.set_mode(mode)
+        self._begin()
+
+    def _begin(self) -> None:
+        """What is to be known of the engine that is there now."""
+        for notice in self.engine.notices:
+            say(notice)
+        self.engine.gate.listen(say)
+        if self._opened.asks_trust:
+            say("Files of this folder that could take effect are ignored; /trust asks about them.")
+        if self._opened.records:
+            from keen.app.replay import replayed
+
+            earlier = replayed(self._opened.records)
+            count = len(earlier.prompts)
+            say(f"Going on with {earlier.name or 'a session'} of {count} messages of yours.")
+            if earlier.prompts:
+                say(f"You said last: {earlier.prompts[-1]}")
+            if earlier.last_answer:
+                say(f"keen: {earlier.last_answer}")
+
+    async def compact(self, focus: str) -> None:
+        """Shorten the conversation by its summary."""
+        talk = self.engine.conversation
+        await self._drive(lambda emit: talk.compact(focus, emit))
+
+    async def _run_shell(self, command: str, *, is_private: bool) -> None:
+        output: list[str] = []
+
+        def on_output(text: str) -> None:
+            sys.stdout.write(sanitize.block(text))
+            sys.stdout.flush()
+            if sum(map(len, output)) < _MOST_OUTPUT:
+                output.append(text[:_MOST_OUTPUT])
+
+        self._shell = Shell(command, on_output)
+        try:
+            code = await self._shell.run()
+        except OSError as error:
+            say(f"Failed: {error}")
+            return
+        finally:
+            self._shell = None
+        say(f"Exit code {code}." + ("" if is_private else " It goes with your next message."))
+        if not is_private:
+            printed = "".join(output)[:_MOST_OUTPUT].rstrip()
+            words = f"I ran `{command}`. Its output:\n\n```\n{printed}\n```\n[exit code {code}]"
+            self._outputs.append(words)
+
+    def say(self, text: str) -> None:
+        """One or more lines."""
+        say(text)
+
+    def rows(self, rows: Sequence[tuple[str, str]]) -> None:
+        """A line for each name and what it is."""
+        for name, value in rows:
+            say(f"{name.strip()}: {value}")
+
+    async def ask(self, question: str) -> str | None:
+        """The person's answer; None at the end of input."""
+        return await asked(question)
 
     async def _drive(self, run: Run) -> None:
         """One turn; Ctrl+C cancels it and nothing else."""
@@ -264,15 +334,20 @@ async def _permission(event: PermissionRequested) -> Decision:
     if isinstance(preview, dict) and isinstance(diff := preview.get("diff"), str):
         say(diff)
     say(f"It asks because: {event.reason}")
-    choices = "y once, n no, or say what to do instead"
+    choices = ["y once"]
     if "session" in event.choices:
-        choices = "y once, a always in this session, n no, or say what to do instead"
-    answer = (await asked(f"Allow? {choices}: ") or "n").strip()
+        choices.append("a always in this session")
+    if "project" in event.choices and event.rule:
+        choices.append(f"p always in this project, which saves the rule {event.rule}")
+    choices += ["n no", "or say what to do instead"]
+    answer = (await asked(f"Allow? {', '.join(choices)}: ") or "n").strip()
     match answer.lower():
         case "y" | "yes":
             return Decision("once")
         case "a" if "session" in event.choices:
             return Decision("session")
+        case "p" if "project" in event.choices and event.rule:
+            return Decision("project", rule=event.rule)
         case "" | "n" | "no":
             return Decision("deny")
         case _:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rich.segment import Segment
 from textual.strip import Strip
 
+from keen import reports as told
 from keen import sanitize, trust
 from keen.app.blocks import Block, Words, cropped, prefixed, wrapped
 from keen.app.keys import COMMANDS as KEYS
@@ -20,7 +21,7 @@ from keen.app.keys import spoken
 from keen.app.look import Look
 from keen.app.screens.opening import Opening
 from keen.app.tool_cards import diff_lines
-from keen.app.units import dollars, duration
+from keen.app.units import duration
 from keen.paths import Paths
 
 if TYPE_CHECKING:
@@ -124,19 +125,11 @@ def usage(screen: Opening, _argument: str) -> None:
     engine = screen.engine
     if engine is None:
         return
-    used = engine.usage
-    cost = engine.cost_usd
     rows = [
-        ("input", f"{used.input_tokens:,} tokens"),
-        ("  of it cached", f"{used.cached_tokens:,}"),
-        ("  written to cache", f"{used.cache_write_tokens:,}"),
-        ("output", f"{used.output_tokens:,} tokens"),
-        ("  of it reasoning", f"{used.reasoning_tokens:,}"),
-        ("requests", f"{engine.requests:,}"),
+        *told.usage(engine),
         ("turns", f"{screen.tally.turns:,}"),
         ("compactions", f"{screen.tally.compactions:,}"),
         ("files changed", f"{len(screen.tally.changed):,}"),
-        ("cost", dollars(cost) if cost is not None else "no price is known for this model"),
         ("time", duration(time.monotonic() - screen.tally.started)),
     ]
     _show(screen, "Usage of this session, since it was opened", [Table(rows, 0)])
@@ -148,23 +141,9 @@ def status(screen: Opening, _argument: str) -> None:
     if engine is None or opened is None:
         screen.notify_person("No model is set up yet.")
         return
-    sampler = engine.conversation.sampler
-    budget = sampler.budget
-    rows = [
-        ("model", engine.model),
-        ("thinking", sampler.effort or "the model decides"),
-        ("window", f"{budget.window:,} tokens, {budget.reserve:,} for the answer"),
-        ("compacts from", f"{budget.trigger:,} of {budget.effective:,} tokens"),
-        ("mode", engine.conversation.toolbox.policy.mode),
-        ("folder", engine.cwd + ("" if opened.is_trusted else " (not trusted)")),
-        ("sandbox", opened.sandbox or "none"),
-        ("session", engine.session_id or "not saved"),
-        ("name", screen.status_line.status.name or "none"),
-        ("tools", ", ".join(engine.conversation.toolbox.tools)),
-    ]
-    recorder = engine.recorder
-    if recorder is not None and recorder.reason:
-        rows.append(("not saved", recorder.reason))
+    rows = [*told.status(engine), ("trusted", "yes" if opened.is_trusted else "no: /trust")]
+    if screen.status_line.status.name:
+        rows.append(("name", screen.status_line.status.name))
     _show(screen, "Status", [Table([(name, sanitize.line(value)) for name, value in rows], 0)])
 
 
