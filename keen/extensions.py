@@ -18,6 +18,7 @@ from keen.extend.profiles import Profiles, load_profiles
 from keen.extend.skills import Skills, user_folders
 from keen.extend.subagents import Ledger, Parts, Subagents
 from keen.options import Options
+from keen.paths import Paths
 from keen.session.checkpoint import Recorder
 from keen.tools.base import Context, Tool
 from keen.tools.file_memory import FileMemory
@@ -27,6 +28,7 @@ from keen.toolset import Workshop, built_in_tools
 
 if TYPE_CHECKING:
     from keen.extend.mcp import McpServers
+    from keen.extend.project_hooks import ProjectHooks
 
 
 def _nothing(_name: str) -> Tool | None:
@@ -54,6 +56,8 @@ class Extensions:
     notices: tuple[str, ...] = ()
     mcp: McpServers | None = None
     """None where no server is configured."""
+    hooks: ProjectHooks | None = None
+    """Those of the project; None where it has none or is not trusted."""
     ledger: Ledger = field(default_factory=Ledger)
     """What subagents spent on models other than the conversation's."""
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
@@ -66,12 +70,13 @@ class Extensions:
 
     def open(self, chosen: Chosen, environment: Mapping[str, str], session: Session) -> None:
         """Take what a session gives. Blocking, quick."""
-        self.gate, unknown = _gate(chosen.settings, session)
+        self.gate, unknown = _gate(chosen.settings, session, self.hooks)
         self.notices = (
             *self.skills.notices,
             *self.profiles.notices,
             *self.servers.notices,
             *unknown,
+            *(self.hooks.notices if self.hooks is not None else ()),
         )
         tools: list[Tool] = []
         if (skill := self.skills.tool()) is not None:
@@ -143,12 +148,24 @@ def found(options: Options, chosen: Chosen, environment: Mapping[str, str]) -> E
             user_file=paths.config / mcp_config.USER_FILE,
             given=options.mcp_servers,
         ),
+        hooks=_project_hooks(root, paths),
     )
 
 
-def _gate(settings: Settings, session: Session) -> tuple[Gate, tuple[str, ...]]:
-    """The person's hooks, and what is wrong with their events."""
-    if not settings.hooks:
+def _project_hooks(root: Path | None, paths: Paths) -> ProjectHooks | None:
+    """The hooks of a trusted project, read only where it has some."""
+    if root is None or not os.path.lexists(root / ".keen" / "hooks.toml"):
+        return None
+    from keen.extend.project_hooks import ProjectHooks
+
+    return ProjectHooks.of(root, paths)
+
+
+def _gate(
+    settings: Settings, session: Session, project: ProjectHooks | None
+) -> tuple[Gate, tuple[str, ...]]:
+    """The hooks of the person and the project, and what is wrong with the person's events."""
+    if not settings.hooks and project is None:
         return OPEN, ()
     from keen.extend.hooks import Hooks, Surroundings, unknown_events
 
@@ -161,5 +178,6 @@ def _gate(settings: Settings, session: Session) -> tuple[Gate, tuple[str, ...]]:
         session_id=recorder.session_id if recorder is not None else "",
         transcript_path=str(log.path) if log is not None and log.path is not None else "",
         mode=lambda: policy.mode,
+        has_person=session.is_interactive,
     )
-    return Hooks(settings.hooks, place), unknown_events(settings.hooks)
+    return Hooks(settings.hooks, place, project), unknown_events(settings.hooks)

@@ -25,7 +25,7 @@ TAKE_EFFECT: Final = (
     ".keen/skills",
     ".keen/agents",
     ".keen/commands",
-    ".keen/hooks",
+    ".keen/hooks.toml",
     ".mcp.json",
     ".agents/skills",
     ".agents/agents",

@@ -148,6 +148,8 @@ class Toolbox:
             if not word.asks:
                 return None
             verdict = Verdict("ask", word.asks, ("once", "deny"))
+        elif word.asks:
+            verdict = replace(verdict, reason=f"{verdict.reason}\n{word.asks}")
         answer: asyncio.Future[Decision] = asyncio.Future()
         try:
             preview = await prepared.preview()

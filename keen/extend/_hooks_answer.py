@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final, cast
 
 from keen import sanitize
 from keen.core.messages import JsonObject
 from keen.extend._hooks_process import Ended
+
+EVENTS: Final = (
+    "PreToolUse",
+    "PostToolUse",
+    "UserPromptSubmit",
+    "SessionStart",
+    "SessionEnd",
+    "Stop",
+    "SubagentStop",
+    "Notification",
+    "PreCompact",
+    "PostCompact",
+)
 
 TEXT_LENGTH: Final = 10_000
 """Characters of a hook's text that reach the model."""
@@ -35,6 +49,8 @@ class Answer:
     ends: bool = False
     """No further request of this turn, also where another hook wants it to go on."""
     notices: tuple[str, ...] = ()
+    hook: str = ""
+    """The hook by its command, short."""
 
 
 def answer(event: str, ended: Ended, seconds: float) -> Answer:
@@ -53,6 +69,15 @@ def answer(event: str, ended: Ended, seconds: float) -> Answer:
     if said is None:
         return Answer(context=tidy(ended.stdout) if event in _PLAIN_IS_CONTEXT else "")
     return _spoken(event, said)
+
+
+def unknown_event(event: str) -> str:
+    """What is wrong with an event's name; "" where nothing is."""
+    if event in EVENTS:
+        return ""
+    near = get_close_matches(event, EVENTS, n=1, cutoff=0.6)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return f"hooks.{event}: there is no such event{hint}, so it never runs."
 
 
 def tidy(text: str, length: int = TEXT_LENGTH) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from keen.core.errors import ConfigError
+from keen.extend.project_text import is_inside
 from keen.processes import Output, Program, drained
 from keen.tools._environment import command_path
 
@@ -41,17 +42,23 @@ class Ended:
     stderr: str
 
 
-def resolved(argv: Sequence[str], path: str, roots: tuple[Path, ...]) -> tuple[str, ...]:
+def resolved(
+    argv: Sequence[str], path: str, roots: tuple[Path, ...], project: Path | None = None
+) -> tuple[str, ...]:
     """`argv` with the absolute path of its program. A bare name is looked up in `path`, never in
-    a folder of the workspace.
+    a folder of the workspace; a relative path counts from `project`, and stays inside of it.
 
-    Raises: ConfigError when there is no such program, or its path is relative.
+    Raises: ConfigError when there is no such program, or its path leads nowhere it may.
     """
     program = os.path.expanduser(argv[0])
     if os.path.isabs(program):
         return (program, *argv[1:])
-    if os.sep in program:
+    if os.sep in program and project is None:
         raise ConfigError(f"{argv[0]} is a relative path: name the program by its full path")
+    if os.sep in program and project is not None:
+        if not is_inside(project / program, project):
+            raise ConfigError(f"{argv[0]} leads out of the project")
+        return (str(project / program), *argv[1:])
     found = shutil.which(program, path=command_path(path, roots))
     if found is None:
         raise ConfigError(f"there is no program {argv[0]} on PATH outside the workspace")

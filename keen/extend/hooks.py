@@ -1,4 +1,4 @@
-"""Commands of the person's that run at events of a turn: they may refuse, ask and add.
+"""Commands of the person's and of a project that run at events of a turn: they refuse, ask, add.
 
 No answer of a hook allows what the permission policy asks or refuses.
 """
@@ -11,9 +11,8 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from keen import sanitize
 from keen._settings import Hook
@@ -21,21 +20,12 @@ from keen.agent.gate import CompactionWord, Occasion, PromptWord, Source, ToolWo
 from keen.core.errors import ConfigError
 from keen.core.events import Trigger
 from keen.core.messages import JsonObject, ToolCall, ToolResult
-from keen.extend._hooks_answer import Answer, answer, noticed, tidy
+from keen.extend._hooks_answer import Answer, answer, noticed, tidy, unknown_event
 from keen.extend._hooks_process import resolved, run
+from keen.processes import in_thread
 
-EVENTS: Final = (
-    "PreToolUse",
-    "PostToolUse",
-    "UserPromptSubmit",
-    "SessionStart",
-    "SessionEnd",
-    "Stop",
-    "SubagentStop",
-    "Notification",
-    "PreCompact",
-    "PostCompact",
-)
+if TYPE_CHECKING:
+    from keen.extend.project_hooks import ProjectHooks
 
 OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "bash": ("Bash",),
@@ -60,6 +50,10 @@ _FOCUS_LENGTH: Final = 4_000
 _AT_ONCE: Final = 8
 """Hooks that run at the same time, of all calls that run side by side."""
 _MOST_NOTICES: Final = 200
+_NOBODY: Final = (
+    "Nobody can be asked in `keen run`, and no rule and no mode allows what a hook asks about. "
+    "Do what is possible without this call, or end and say what the person has to decide."
+)
 
 
 def _build() -> str:
@@ -76,6 +70,8 @@ class Surroundings:
     session_id: str = ""
     transcript_path: str = ""
     mode: Callable[[], str] = _build
+    has_person: bool = True
+    """Whether somebody is there to decide what a hook asks about."""
 
 
 @dataclass
@@ -98,10 +94,14 @@ class _Voice:
 
 @dataclass
 class Hooks:
-    """The gate of a conversation whose person has hooks. `agent`: the subagent it stands in."""
+    """The gate of a conversation that has hooks. `agent`: the subagent it stands in.
+
+    `table`: the person's own. `project`: those of the project, of which the approved ones run.
+    """
 
     table: Mapping[str, Sequence[Hook]]
     place: Surroundings
+    project: ProjectHooks | None = None
     agent: str = ""
     _voice: _Voice = field(default_factory=_Voice)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
@@ -121,8 +121,12 @@ class Hooks:
         answers = await self._ask("PreToolUse", about, *_names(call.name))
         if reason := _joined(answer.blocked for answer in answers):
             return ToolWord(f"A hook refused this call: {reason}\nDo not try to get around it.")
-        asks = _joined(answer.asks for answer in answers)
-        return ToolWord(asks=f"A hook wants you to decide: {asks}" if asks else "")
+        asking = [answer for answer in answers if answer.asks]
+        if not asking or self.place.has_person:
+            wants = (f"The hook {one.hook} wants you to decide: {one.asks}" for one in asking)
+            return ToolWord(asks=_joined(wants))
+        leaves = (f"The hook {one.hook} leaves this to the person: {one.asks}" for one in asking)
+        return ToolWord(f"{_joined(leaves)}\n{_NOBODY}")
 
     async def after_tool(self, call: ToolCall, result: ToolResult) -> str:
         response: JsonObject = {
@@ -184,7 +188,7 @@ class Hooks:
 
     async def _ask(self, event: str, about: JsonObject, *names: str) -> tuple[Answer, ...]:
         """The answers of the hooks of an event that match one of `names`, all run side by side."""
-        chosen = [hook for hook in self.table.get(event, ()) if _matches(hook.matcher, names)]
+        chosen = [*await self._chosen(event, names)]
         if not chosen:
             return ()
         place = self.place
@@ -199,40 +203,51 @@ class Hooks:
             base["agent_type"] = self.agent
         said = json.dumps(base | about).encode()
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._one(event, hook, said)) for hook in chosen]
+            running = [tasks.create_task(self._one(event, said, *one)) for one in chosen]
         return tuple(task.result() for task in running)
 
-    async def _one(self, event: str, hook: Hook, said: bytes) -> Answer:
+    async def _chosen(self, event: str, names: Sequence[str]) -> Sequence[tuple[Hook, Path | None]]:
+        """The hooks to run, each with the project that it is of, None for the person's own."""
+        own = [hook for hook in self.table.get(event, ()) if _matches(hook.matcher, names)]
+        project, chosen = self.project, [*((hook, None) for hook in own)]
+        if project is None:
+            return chosen
+        theirs = [
+            one for one in project.hooks if one.event == event and _matches(one.hook.matcher, names)
+        ]
+        if theirs:
+            runnable, faults = await in_thread(lambda: project.runnable(theirs))
+            chosen += [(one.hook, one.root) for one in runnable]
+            for fault in faults:
+                self._voice.say(sanitize.line(fault))
+        return chosen
+
+    async def _one(self, event: str, said: bytes, hook: Hook, project: Path | None) -> Answer:
         place = self.place
-        project = str(place.cwd)
+        cwd = project or place.cwd
         environment = {
             **place.environment,
-            "KEEN_PROJECT_DIR": project,
-            "CLAUDE_PROJECT_DIR": project,
+            "KEEN_PROJECT_DIR": str(cwd),
+            "CLAUDE_PROJECT_DIR": str(cwd),
         }
         try:
-            argv = resolved(hook.command, environment.get("PATH", ""), place.roots)
+            argv = resolved(hook.command, environment.get("PATH", ""), place.roots, project)
             async with self._slots:
-                ended = await run(argv, said, place.cwd, environment, hook.timeout)
+                ended = await run(argv, said, cwd, environment, hook.timeout)
             spoken = answer(event, ended, hook.timeout)
         except ConfigError as error:
             spoken = Answer(notices=(str(error),))
         except OSError as error:
             spoken = Answer(notices=(f"cannot run: {error.strerror or error}",))
+        label = _label(hook)
         for notice in spoken.notices:
-            self._voice.say(sanitize.line(f"{event} hook {_label(hook)}: {notice}"))
-        return spoken
+            self._voice.say(sanitize.line(f"{event} hook {label}: {notice}"))
+        return replace(spoken, hook=label)
 
 
 def unknown_events(table: Mapping[str, Sequence[Hook]]) -> tuple[str, ...]:
     """One line for each event of the settings at which nothing ever runs."""
-    lines: list[str] = []
-    for event in table:
-        if event not in EVENTS:
-            near = get_close_matches(event, EVENTS, n=1, cutoff=0.6)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            lines.append(f"hooks.{event}: there is no such event{hint}, so it never runs.")
-    return tuple(lines)
+    return tuple(filter(None, map(unknown_event, table)))
 
 
 def _names(tool: str) -> tuple[str, ...]:

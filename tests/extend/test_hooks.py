@@ -88,7 +88,7 @@ async def test_a_hook_sees_no_key_of_the_persons(
         (
             """echo '{"hookSpecificOutput":{"permissionDecision":"ask",'"""
             """'"permissionDecisionReason":"Sure?"}}'""",
-            ToolWord(asks="A hook wants you to decide: Sure?"),
+            ToolWord(asks="The hook hook wants you to decide: Sure?"),
         ),
         ("""echo '{"decision":"block"'""", ToolWord()),
         ("""echo '{"decision":7,"hookSpecificOutput":[]}'""", ToolWord()),
@@ -97,7 +97,9 @@ async def test_a_hook_sees_no_key_of_the_persons(
 async def test_an_answer_before_a_call(yard: Yard, body: str, word: ToolWord | str) -> None:
     if isinstance(word, str):
         word = ToolWord(f"A hook refused this call: {word}\nDo not try to get around it.")
-    assert await yard.hooks("PreToolUse", yard.hook(body)).before_tool(EDIT) == word
+    said = await yard.hooks("PreToolUse", yard.hook(body)).before_tool(EDIT)
+    name = str(yard.programs / "hook")[:60]
+    assert ToolWord(said.refusal, said.asks.replace(name, "hook")) == word
     assert yard.told == []
 
 
