@@ -13,7 +13,7 @@ from textual.strip import Strip
 from keen import reports as told
 from keen.app.blocks import Block, cropped
 from keen.app.look import Look
-from keen.app.reports import Heading
+from keen.app.reports import Heading, Table
 from keen.app.screens.opening import Opening
 from keen.app.units import several
 from keen.core.budget import Budget
@@ -49,7 +49,9 @@ class WindowPicture:
         drawn = [Strip(self._bar(min(_CELLS, width), look)), Strip([])]
         for sign, index, name, amount in self._rows():
             share = "<1" if 0 < amount * 100 < window else f"{amount * 100 // window}"
-            words = cropped(f"{name:<20}{amount:>10,}{share:>5} %", max(width - 2, 1))
+            words = f"{name:<20}{amount:>10,}{share:>5} %"
+            if len(words) + 2 > width:
+                words = cropped(f"{name:<19}{amount:>9,}{share:>3}%", max(width - 2, 1))
             style = look.text if index is not None else look.muted
             drawn.append(Strip([Segment(f"{sign} ", _style(index, look)), Segment(words, style)]))
         return drawn
@@ -108,13 +110,12 @@ async def context(screen: Opening, _argument: str) -> None:
     divided = told.divided(engine)
     budget = engine.conversation.sampler.budget
     used = sum(divided.values())
-    title = (
-        f"About {used:,} of {budget.effective:,} tokens are used "
-        f"({used * 100 // max(budget.effective, 1)} %) · compacts from {budget.trigger:,}"
-    )
+    share = used * 100 // max(budget.effective, 1)
+    title = f"{used:,} of {budget.effective:,} tokens ({share} %)"
+    rows = [("compacts from", f"{budget.trigger:,}")]
     if (reported := screen.tally.context) is not None:
-        title += f" · last report {reported:,}"
-    blocks: list[Block] = [WindowPicture(divided, budget, gap=0)]
+        rows.append(("last reported by the provider", f"{reported:,}"))
+    blocks: list[Block] = [WindowPicture(divided, budget, gap=0), Table(rows)]
     compactions = await _compactions(engine)
     if compactions:
         blocks.append(Heading(several(len(compactions), "compaction")))

@@ -54,3 +54,12 @@ def test_no_line_is_wider_than_the_room(look: Look) -> None:
 @pytest.fixture
 def look() -> Look:
     return look_of(themes.load("keen-dark"))
+
+
+def test_the_shares_are_seen_in_the_smallest_terminal(look: Look) -> None:
+    lines = [
+        strip.text for strip in WindowPicture(SHARES, Budget(1_048_576, 65_536)).lines(34, look)
+    ]
+
+    assert lines[2].endswith("500 <1%")
+    assert all(line.endswith("%") for line in lines[2:])
