@@ -199,6 +199,14 @@ def test_pitfalls_never_run_unasked(command: str, workspace: Path) -> None:
 
 
 DANGERS = [
+    "git -C . -c core.fsmonitor=./x status",
+    "git -C src --exec-path=. status",
+    "git config core.pager get",
+    "git config user.name list",
+    "git diff --no-index app.py .env",
+    "touch .envrc",
+    "git -C . blame .env",
+    "git --no-pager log -p -- .env",
     "/bin/rm x",
     "/tmp/evil/rm x",
     "env A=1 ls",
@@ -269,6 +277,10 @@ def test_dangers_never_run_unasked_however_they_are_wrapped(command: str, worksp
 
 
 ASKED = [
+    "git add .env",
+    "git check-ignore .env",
+    "git config get user.name",
+    "git config list",
     "git log --oneline -5",
     "git -C src status",
     "git --no-pager log",

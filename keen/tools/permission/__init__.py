@@ -2,7 +2,7 @@
 
 policy    the one who decides, for every tool; holds mode, rules and grants of a session
 commands  what becomes of a command, given the shell's verdict on it
-places    what becomes of reading or editing a file, given the guard's facts about it
+files     what becomes of reading or editing a file, given the guard's facts about it
 rules     how `tool(pattern)` is read, what it matches, where saved rules are kept
 grants    what a person allowed for this session
 openings  what rules and a person leave open in the sandbox

@@ -15,9 +15,9 @@ from keen.core.events import Decision
 from keen.tools.base import Access, Context, Effect
 from keen.tools.guard import Guard, is_environment_file
 from keen.tools.permission.commands import CommandJudge, Nature, suggested_prefix
+from keen.tools.permission.files import FileJudge
 from keen.tools.permission.grants import Grants
 from keen.tools.permission.openings import Openings
-from keen.tools.permission.places import PlaceJudge
 from keen.tools.permission.rules import (
     Kind,
     Rule,
@@ -151,7 +151,7 @@ class Policy:
         if self.guard.is_secret(path):
             return True
         facts = self.guard.facts(str(path), self.context)
-        return self._places().denied("read", Access("read", str(path)), facts) is not None
+        return self._files().denied("read", Access("read", str(path)), facts) is not None
 
     def is_covered(self, path: Path) -> bool:
         """True for a file of the workspace that a sandbox does not show to commands.
@@ -200,9 +200,9 @@ class Policy:
             case "bash":
                 return self._bash(access)
             case "read":
-                return self._unless_granted(access, self._places().read(access))
+                return self._unless_granted(access, self._files().read(access))
             case "edit":
-                return self._unless_granted(access, self._places().edit(access))
+                return self._unless_granted(access, self._files().edit(access))
             case "web_fetch":
                 return self._outward(access, covers_host, f"web_fetch(domain:{access.target})")
             case "mcp":
@@ -260,8 +260,8 @@ class Policy:
             return Verdict("refuse", f"{verdict.reason}; {_YOLO_HINT}")
         return verdict
 
-    def _places(self) -> PlaceJudge:
-        return PlaceJudge(self.mode, self.rules, self.context, self.guard, self.is_interactive)
+    def _files(self) -> FileJudge:
+        return FileJudge(self.mode, self.rules, self.context, self.guard, self.is_interactive)
 
     def _unasked(self, tool: str, verdict: Verdict) -> str:
         """The refusal where nobody can be asked, and what would have let the call through."""

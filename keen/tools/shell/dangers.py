@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Final
 
 from keen.tools.guard import PathFacts, real_path
-from keen.tools.shell.plain import Places, glob_matches
+from keen.tools.shell.places import Places, glob_matches
 from keen.tools.shell.risky_programs import (
     DANGEROUS_OPTIONS,
     GIT_EXECUTES,
     GIT_HARMLESS_GLOBALS,
     GIT_NEVER,
     GIT_NEVER_WORDS,
+    GIT_SHOWS,
     NEVER,
     SHELLS,
     SOURCES,
     WRAPPER_OPERANDS,
     WRAPPERS,
+    WRITERS,
 )
 from keen.tools.shell.syntax import Finding, Hold, Redirect, SimpleCommand, Word, is_setting, read
 
@@ -28,9 +30,7 @@ _SED_COMMAND: Final = re.compile(r"(?:^|[;{}\n\d$/,!\s])\s*[ewW](?:\s|$)")
 _SED_FLAGS: Final = re.compile(r"s([^\w\s\\]).*?\1.*?\1[gpiImM\d]*[ew]", re.DOTALL)
 _AWK: Final = re.compile(r"system\s*\(|\|\s*getline|\|&|print[^;}\n]*[>|]|@load|@include")
 _MOST_WRAPPED: Final = 8
-_GIT_CONFIG_READS: Final = frozenset(
-    {"--get", "--list", "-l", "--get-all", "--get-regexp", "get", "list"}
-)
+_GIT_CONFIG_READS: Final = frozenset({"--get", "--list", "-l", "--get-all", "--get-regexp"})
 
 
 def danger(command: SimpleCommand, places: Places) -> list[Finding]:
@@ -53,7 +53,7 @@ def danger(command: SimpleCommand, places: Places) -> list[Finding]:
         wrapped = inner
     else:
         findings.append(Finding("never", "it wraps a command too often"))
-    findings.extend(_touched(wrapped, places))
+    findings.extend(_operands(wrapped, places))
     return findings
 
 
@@ -248,16 +248,16 @@ def _git_words(words: Sequence[Word]) -> list[str]:
 
 def _git(words: Sequence[Word], places: Places) -> list[Finding]:
     findings: list[Finding] = []
-    for position, word in enumerate(words):
-        text = word.text
-        if not text.startswith("-"):
-            break
+    position = 0
+    while position < len(words) and (text := words[position].text).startswith("-"):
         following = words[position + 1].text if position + 1 < len(words) else ""
         if text == "-C" and all(f.root is not None for f in places.facts(following)):
-            break
+            position += 2
+            continue
         if text not in GIT_HARMLESS_GLOBALS and text not in ("--version", "--help"):
             findings.append(Finding("never", f"git {text} changes what git runs or where"))
             break
+        position += 1
     texts = _git_words(words)
     option = next((text for text in texts if _is_one_of(text, GIT_EXECUTES)), None)
     if option is not None:
@@ -282,9 +282,7 @@ def _git_subcommand(name: str, rest: list[str], places: Places) -> list[Finding]
 
 def _is_git_reading(name: str, rest: list[str]) -> bool:
     if name == "config":
-        return bool(
-            {"--get", "--list", "-l", "--get-all", "--get-regexp", "get", "list"} & set(rest)
-        )
+        return rest[:1] in (["get"], ["list"]) or not _GIT_CONFIG_READS.isdisjoint(rest)
     if name == "restore":
         return "--staged" in rest and "--worktree" not in rest and "-W" not in rest
     return name in ("clean", "rm") and bool({"-n", "--dry-run", "--cached"} & set(rest))
@@ -333,19 +331,23 @@ def _hold(facts: PathFacts, *, is_write: bool) -> Hold:
     return "ask" if facts.is_secret or is_protected else "free"
 
 
-def _touched(words: Sequence[Word], places: Places) -> list[Finding]:
-    """Operands of a program that may write: protected and secret places among them."""
+def _operands(words: Sequence[Word], places: Places) -> list[Finding]:
+    """Protected and secret places among the words of a program that is no plain read."""
     name = _base(words[0])
+    may_name_secrets = name == "touch" or (name == "git" and not _shows_content(words))
     findings: list[Finding] = []
     for word in words[1:]:
         for text in _as_paths(word.text):
             for facts in places.facts(text):
-                reason = _why_not_touch(name, facts)
-                if reason:
+                if reason := _why_not_touch(name, facts, may_name_secrets=may_name_secrets):
                     hold = _hold(facts, is_write=name in WRITERS)
                     told = f"{name} touches {text}: {reason}"
                     findings.append(Finding("never", told, holds=hold))
     return findings
+
+
+def _shows_content(words: Sequence[Word]) -> bool:
+    return not GIT_SHOWS.isdisjoint(_git_words(words[1:])[:1])
 
 
 def _as_paths(text: str) -> list[str]:
@@ -361,25 +363,16 @@ def _as_paths(text: str) -> list[str]:
     return [s for s in spellings if len(s) < 4_096 and not s.startswith("-") and "\0" not in s]
 
 
-WRITERS: Final = frozenset({
-    "cp", "mv", "ln", "install", "tee", "touch", "mkdir", "rmdir", "chmod", "chown", "chgrp",
-    "patch", "tar", "unzip", "rsync", "sed", "truncate", "rm", "unlink", "shred", "dd",
-    "mktemp", "mkfifo", "split", "csplit",
-})  # fmt: skip
-
-
-def _why_not_touch(name: str, facts: PathFacts) -> str:
+def _why_not_touch(name: str, facts: PathFacts, *, may_name_secrets: bool) -> str:
     if facts.kind == "missing" and facts.reason == "cannot be resolved":
         return ""  # it is asked about anyhow
     if name in ("echo", "printf", "grep", "rg", "egrep", "fgrep", "test", "find", "ls", "stat"):
         return ""  # words of these are text, or judged by the table of plain reads
     if facts.is_hidden:
         return facts.reason
-    if facts.is_secret and name not in ("touch", "git"):
+    if facts.is_secret and not may_name_secrets:
         return "it may hold secrets"
-    if facts.protection in ("person", "refuse") and name in WRITERS:
-        return facts.reason
-    if facts.protection == "ask" and name in WRITERS:
+    if facts.protection != "none" and name in WRITERS:
         return facts.reason
     if name in ("chmod", "chown", "chgrp") and facts.root is None and facts.kind != "missing":
         return "it is outside the workspace"

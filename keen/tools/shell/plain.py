@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from keen.tools.base import Context
-from keen.tools.guard import Guard, PathFacts, is_environment_file, real_path
+from keen.tools.guard import PathFacts
+from keen.tools.shell.places import MOST_MATCHES, Places, glob_matches
 from keen.tools.shell.plain_programs import (
     FIND_TESTS,
     FIND_VALUED,
@@ -22,45 +20,11 @@ from keen.tools.shell.plain_programs import (
     Plain,
 )
 from keen.tools.shell.syntax import Finding, Word
+from keen.tools.shell.trees import tree_objection
 
-_MOST_MATCHES: Final = 2_000
 _MOST_CHECKED: Final = 250
 """Files of one command whose place is looked up: together a few hundredths of a second."""
-_MOST_ENTRIES: Final = 8_000
-"""Directory entries looked at for one command: about 50 ms."""
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
-_IGNORE_FILES: Final = frozenset({".ignore", ".rgignore", ".gitignore"})
-_EXCLUDES: Final = ".git/info/exclude"
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """The directories a command may start in (a `cd` before it may have failed) and path facts."""
-
-    context: Context
-    guard: Guard
-    starts: tuple[Path, ...]
-    is_known: bool = True
-    """False after a `cd` to a place that cannot be told."""
-    memo: dict[str, PathFacts] = field(default_factory=dict[str, PathFacts])
-    """Facts looked up for this command, so that each path is resolved once."""
-
-    def facts(self, text: str) -> Iterator[PathFacts]:
-        """Facts about a word taken as a path, from each directory it may be relative to."""
-        starts = self.starts[:1] if os.path.isabs(text) else self.starts
-        for start in starts:
-            path = os.path.join(start, text)
-            if path not in self.memo:
-                self.memo[path] = self.guard.facts(path, self.context)
-            yield self.memo[path]
-
-    def moved(self, operand: Word) -> Places:
-        """Where the next command may start after `cd operand`."""
-        if not self.is_known or operand.is_dynamic or operand.has_glob or operand.has_brace:
-            return replace(self, is_known=False)
-        goals = [Path(real_path(start / operand.text)) for start in self.starts]
-        starts = tuple(dict.fromkeys((*self.starts, *goals)))
-        return replace(self, starts=starts, is_known=len(starts) <= 16)
 
 
 def objection(words: Sequence[Word], places: Places) -> Finding | None:
@@ -95,8 +59,8 @@ def _tabled(name: str, plain: Plain, words: Sequence[Word], places: Places) -> F
     if isinstance(parsed, Finding):
         return parsed
     operands = parsed.operands
-    count = _MOST_MATCHES if any(w.has_glob for w in operands) else len(operands)
-    if plain.most < count and (plain.most < len(operands) or plain.most < 2_000):
+    has_glob = any(operand.has_glob for operand in operands)
+    if len(operands) > plain.most or (has_glob and plain.most < MOST_MATCHES):
         return Finding("ask", f"{name} with so many operands can write or change something")
     if len(operands) < plain.least:
         return Finding("ask", f"{name} needs an operand")
@@ -109,8 +73,8 @@ def _tabled(name: str, plain: Plain, words: Sequence[Word], places: Places) -> F
         paths = [Word(".")]
     for operand in paths:
         finding = path_objection(operand, places, plain, name)
-        if finding is None and reads_trees:
-            finding = _tree_objection(name, operand, places, parsed)
+        if finding is None and reads_trees and not parsed.lists_files:
+            finding = tree_objection(name, operand, places, has_filter=parsed.has_filter)
         if finding is not None:
             return finding
     return None
@@ -237,103 +201,6 @@ def _facts_objection(text: str, facts: PathFacts, plain: Plain, name: str) -> Fi
     if facts.kind == "directory" and not plain.takes_directories:
         return Finding("ask", f"{name} would read everything in {text}")
     return None
-
-
-def glob_matches(pattern: str, places: Places) -> list[str] | None:
-    """At least the paths that bash would put in place of a glob; None when there are too many."""
-    found: list[str] = []
-    budget = _MOST_ENTRIES
-    for start in places.starts:
-        level = [""]
-        for part in pattern.split("/"):
-            following: list[str] = []
-            for prefix in level:
-                if not any(character in part for character in "*?["):
-                    following.append(f"{prefix}{part}/")
-                    continue
-                names = _names(start / (prefix or "."))
-                budget -= len(names)
-                following += [f"{prefix}{name}/" for name in names if _fits(name, part)]
-            level = following
-            if budget < 0 or len(level) > _MOST_MATCHES:
-                return None
-        found += [path.rstrip("/") or "/" for path in level]
-    return found
-
-
-def _fits(name: str, pattern: str) -> bool:
-    """True when bash might match; brackets count as anything, for what is in them is subtle."""
-    if name.startswith(".") and not pattern.startswith("."):
-        return False
-    loose = pattern.partition("[")[0] + "*" if "[" in pattern else pattern
-    return fnmatch.fnmatchcase(name, loose)
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []
-
-
-def _tree_objection(name: str, operand: Word, places: Places, parsed: _Parsed) -> Finding | None:
-    """A recursive search shows what lies in the tree: secrets in it make it a question."""
-    if parsed.lists_files:
-        return None
-    skips_hidden = name == "rg"
-    for start in places.starts:
-        top = start / operand.text
-        if Path(real_path(Path.home())).is_relative_to(real_path(top)):
-            return Finding("ask", f"{name} would search the whole home directory")
-        secret, turns, is_whole = _survey(top)
-        turns = turns or (skips_hidden and any(map(_has_turn, Path(real_path(top)).parents)))
-        if secret and (not skips_hidden or parsed.has_filter or turns):
-            return Finding("ask", f"{name} would read {secret}, which may hold secrets")
-        if not is_whole and (not skips_hidden or parsed.has_filter):
-            return Finding("ask", f"{name} reads more files than can be checked for secrets")
-    return None
-
-
-def _survey(top: Path) -> tuple[str, bool, bool]:
-    """The first secret file below, whether an ignore file lets hidden ones in, whether all was
-    seen."""
-    secret, turns, seen = "", False, 0
-    for directory, folders, files in os.walk(top):
-        if ".git" in folders:
-            folders.remove(".git")
-            turns = turns or _lets_in(Path(directory, _EXCLUDES))
-        seen += len(folders) + len(files)
-        for file in files:
-            if file.isascii() and not file.startswith("."):
-                continue  # neither a secret nor an ignore file, whose names begin with a dot
-            path = Path(directory, file)
-            if not secret and is_environment_file(path):
-                secret = os.path.relpath(path, top)
-            turns = turns or (file in _IGNORE_FILES and _lets_in(path))
-        if seen > _MOST_ENTRIES:
-            return secret, turns, False
-    return secret, turns, True
-
-
-def _has_turn(directory: Path) -> bool:
-    """Whether ignore files of a directory above the search let hidden files in."""
-    return any(_lets_in(directory / name) for name in (*_IGNORE_FILES, _EXCLUDES))
-
-
-def _lets_in(path: Path) -> bool:
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            text = file.read(1_000_000) or b""
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return any(line.lstrip().startswith(b"!") for line in text.split(b"\n"))
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """A pipe would be waited for until somebody writes into it."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _are_numbers(words: Sequence[Word]) -> bool:

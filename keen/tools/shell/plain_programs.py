@@ -232,11 +232,6 @@ FIND_VALUED: Final = _words(
     "-size -maxdepth -mindepth -mtime -mmin -atime -amin -ctime -cmin -perm -user -group -uid "
     "-gid -links -inum -printf"
 )
-FIND_ACTIONS: Final = _words(
-    "-delete -exec -execdir -ok -okdir -fprint -fprint0 -fprintf -fls -files0-from"
-)
-"""What makes `find` delete, execute or write."""
-
 TEST_OPERATORS: Final = _words(
     "-a -o ! = == != ( ) -b -c -d -e -f -g -h -k -L -n -p -r -s -S -u -w -x -z "
     "-eq -ne -lt -le -gt -ge -nt -ot -ef"

@@ -137,6 +137,10 @@ GIT_HARMLESS_GLOBALS: Final = frozenset({
     "--no-optional-locks", "--no-lazy-fetch", "--icase-pathspecs", "--glob-pathspecs",
     "--noglob-pathspecs", "--no-advice",
 })  # fmt: skip
+GIT_SHOWS: Final = frozenset({
+    "annotate", "blame", "diff", "grep", "hash-object", "log", "show", "whatchanged",
+})  # fmt: skip
+"""Subcommands that bring what is in files before the model."""
 GIT_NEVER: Final[dict[str, str]] = {
     **_because("deletes or discards work", "clean rm restore filter-branch filter-repo prune gc"),
     **_because("can change what git runs", "config"),
@@ -165,3 +169,10 @@ GIT_NEVER_WORDS: Final[dict[str, tuple[str, ...]]] = {
     "apply": ("--unsafe-paths",),
 }
 """Words of a subcommand that make it discard work or execute."""
+
+WRITERS: Final = frozenset({
+    "cp", "mv", "ln", "install", "tee", "touch", "mkdir", "rmdir", "chmod", "chown", "chgrp",
+    "patch", "tar", "unzip", "rsync", "sed", "truncate", "rm", "unlink", "shred", "dd",
+    "mktemp", "mkfifo", "split", "csplit",
+})  # fmt: skip
+"""Programs that change the files they are given."""

@@ -17,7 +17,8 @@ from typing import Final
 from keen.tools.base import Context
 from keen.tools.guard import Guard, real_path
 from keen.tools.shell.dangers import danger, readings, touched
-from keen.tools.shell.plain import Places, objection
+from keen.tools.shell.places import Places
+from keen.tools.shell.plain import objection
 from keen.tools.shell.plain_programs import SYSTEM_DIRECTORIES
 from keen.tools.shell.second_reading import split_plainly
 from keen.tools.shell.syntax import (

@@ -1,4 +1,4 @@
-"""What mode, rules and guard make of reading or editing a place."""
+"""What mode, rules and guard make of reading or editing a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAN_HINT: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceJudge:
+class FileJudge:
     """One state of a policy, as far as files are concerned; knows nothing of grants."""
 
     mode: Literal["plan", "build", "yolo"]
