@@ -14,7 +14,7 @@ from keen.core.errors import ConfigError
 from keen.core.models import Effort
 from keen.options import Options
 from keen.paths import Paths
-from keen.proxies import spare_loopback
+from keen.proxies import check_way, spare_loopback
 from keen.wire import catalogue
 from keen.wire._sdk import preload
 from keen.wire.local import LocalServer
@@ -48,8 +48,8 @@ class Chosen:
 class NoModel(ConfigError):
     """Neither a flag, a setting, a key nor a server says which model to use."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(_NO_MODEL)
+    def __init__(self, settings: Settings, reason: str = "") -> None:
+        super().__init__(f"{reason}\n{_NO_MODEL}".lstrip())
         self.settings = settings
 
 
@@ -87,7 +87,7 @@ def choose(
     )
     try:
         if not name:
-            raise NoModel(loaded.settings)
+            raise NoModel(loaded.settings, credentials.damage(paths.auth_file))
         provider, model, effort = catalogue.parse_model(name)
         client = providers.client_of(loaded.settings, provider)
     except ConfigError as error:
@@ -96,6 +96,7 @@ def choose(
         raise
     if (sdk := sdk_of(client)) is not None:
         preload(sdk)
+        check_way(environment, client)
     notices = list(loaded.warnings)
     ignored = () if is_trusted else trust.what_would_take_effect(options.cwd)
     if ignored:

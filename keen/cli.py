@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from keen import __version__
 from keen.commands import _streams
-from keen.commands.parsing import NAMES, Parser
+from keen.commands.parsing import NAMES, USUAL_ACTIONS, Parser
 from keen.core.errors import ConfigError, KeenError, UsageError
 
 _VALUED: Final = frozenset(
@@ -196,7 +196,20 @@ def _management(name: str, rest: list[str]) -> int:
     module = importlib.import_module(f"keen.commands.{name}")
     parser = Parser(prog="keen", allow_abbrev=False)
     module.add_parser(parser.add_subparsers(parser_class=Parser))
-    return int(module.run(parser.parse_args([name, *rest])))
+    return int(module.run(parser.parse_args([name, *_with_action(name, rest)])))
+
+
+def _with_action(name: str, rest: list[str]) -> list[str]:
+    """`keen sessions` alone lists: a command that has actions does its usual one, named or not."""
+    usual = USUAL_ACTIONS.get(name)
+    if usual is None or not {"-h", "--help"}.isdisjoint(rest):
+        return rest
+    is_value = False
+    for word in rest:
+        if not is_value and (word == "--" or not word.startswith("-")):
+            return rest
+        is_value = not is_value and word in _VALUED
+    return [usual, *rest]
 
 
 def _interactive(rest: list[str]) -> int:

@@ -239,7 +239,7 @@ def credential(
         return AmbientKey()
     if client == "demo" or is_local:
         return FixedKey(LOCAL_KEY)
-    return MissingKey(missing_key(name, row))
+    return MissingKey(damage(paths.auth_file, name) or missing_key(name, row))
 
 
 def _from_variable(variable: str, key: str, table: ProviderSettings) -> Credential:
@@ -294,8 +294,21 @@ def missing_key(name: str, row: Provider | None) -> str:
     )
 
 
+def damage(auth_file: Path, provider: str = "") -> str:
+    """Why what is stored for a provider, or for all, cannot be read; empty when it can."""
+    try:
+        entries = _files.read_json(auth_file)
+    except ConfigError as error:
+        return f"The stored keys cannot be read. {error}"
+    for name in (provider,) if provider else entries:
+        if not isinstance(entries.get(name, {}), dict):
+            wrong = f'{auth_file} holds no entry such as {{"key": "…"}} for {name}.'
+            return f"{wrong} Put it right with `keen auth login {name}`."
+    return ""
+
+
 def has_stored_key(auth_file: Path, provider: str) -> bool:
-    """True when `keen auth login` left a key. An unreadable file has none."""
+    """True when `keen auth login` left a key. An unreadable file has none: see `damage`."""
     entry = _entry(auth_file, provider)
     return bool(entry.get("key") or entry.get("keyring"))
 

@@ -1,4 +1,4 @@
-"""The flags that `keen` and `keen run` share."""
+"""The parsers of `keen` and `keen run`, and the flags that they share."""
 
 from __future__ import annotations
 
@@ -7,11 +7,75 @@ import os
 from pathlib import Path
 from typing import Final
 
-from keen.commands.parsing import filled, filled_path
+from keen import __version__
+from keen.commands.parsing import Parser, filled, filled_path, overview
 from keen.core.errors import UsageError
 from keen.options import PICK, Options
 
 MODES: Final = ("plan", "build", "yolo")
+
+
+def interactive_parser() -> Parser:
+    """`keen` without a command."""
+    parser = Parser(
+        prog="keen",
+        allow_abbrev=False,
+        description="A coding agent for the terminal. Without a command: the interactive session.",
+        epilog=overview(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="sent first")
+    add_flags(parser)
+    parser.add_argument("--theme", default="", metavar="NAME", help="colours")
+    parser.add_argument("--screen-reader", action="store_true", help="plain lines, no full screen")
+    _add_version(parser)
+    return parser
+
+
+def run_parser() -> Parser:
+    """`keen run`."""
+    from keen.headless.output import FORMATS
+
+    parser = Parser(
+        prog="keen run",
+        allow_abbrev=False,
+        description="One turn without a screen. Piped stdin is appended to the prompt.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong use, 3 context limit, 4 not configured, "
+        "5 no completion signal, 6 a limit was reached, 75 try again later, 130 interrupted.",
+    )
+    add = parser.add_argument
+    add("prompt", nargs="*", help="the words are joined")
+    add_flags(parser)
+    add("--format", "--output-format", choices=FORMATS, default="text", help="what stdout carries")
+    add("--completion-signal", type=filled, metavar="TEXT", help="exit 5 if the answer lacks it")
+    add("--max-turns", type=_positive, metavar="N", help="answers of the model at most")
+    add("--max-tokens", type=_positive, metavar="N", help="input and output of the whole run")
+    add("--max-budget-usd", type=_dollars, metavar="X", help="stop when the run has cost this")
+    # `keen run -p`, for the habit
+    add("-p", "--print", action="store_true", help=argparse.SUPPRESS)
+    _add_version(parser)
+    return parser
+
+
+def _add_version(parser: Parser) -> None:
+    words = f"keen {__version__}"
+    parser.add_argument("-v", "--version", action="version", version=words, help="print it")
+
+
+def _positive(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
+
+
+def _dollars(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive amount")
+    return number
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

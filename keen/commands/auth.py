@@ -29,7 +29,8 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Do the action.
 
-    Returns: 1 for the status of a named provider that has no key. Raises: ConfigError, UsageError.
+    Returns: 1 for the status of a named provider without a key, or of a damaged file.
+    Raises: ConfigError, UsageError.
     """
     place = place_of(arguments)
     settings = place.load().settings
@@ -89,7 +90,9 @@ def _status(place: Place, settings: Settings, provider: str) -> int:
             words = "needs none"
             has_key = True
         out(f"{name.ljust(width)}  {words or _no_key(name)}")
-    return 1 if provider and not has_key else 0
+    if wrong := credentials.damage(place.paths.auth_file, provider):
+        err(f"keen: {wrong}")
+    return 1 if wrong or (provider and not has_key) else 0
 
 
 def _no_key(name: str) -> str:

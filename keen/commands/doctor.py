@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from keen import __version__, config, providers, sanitize, trust
+from keen import __version__, config, credentials, providers, proxies, sanitize, trust
 from keen._settings import Settings
 from keen.commands._place import Place, Subparsers, add_place, place_of
 from keen.commands.models import local_servers
@@ -66,6 +66,7 @@ def findings(place: Place) -> Iterator[Finding]:
     except ConfigError:
         settings = Settings()
     servers = asyncio.run(local_servers(settings))
+    yield from _way(place)
     yield from _models(place, settings, servers)
     yield from _servers(servers)
     yield from _trust(place)
@@ -76,7 +77,9 @@ def findings(place: Place) -> Iterator[Finding]:
 
 def _terminal(environment: Mapping[str, str]) -> Iterator[Finding]:
     name = environment.get("TERM", "")
-    if not sys.stdout.isatty():
+    # Within the screen sys.stdout is a stand-in that knows less.
+    stdout = sys.__stdout__ or sys.stdout
+    if not stdout.isatty():
         yield Finding("note", "terminal", "output is no terminal", "Here only `keen run` works.")
     elif name in ("", "dumb"):
         words = f"TERM is {name or 'not set'}"
@@ -84,7 +87,7 @@ def _terminal(environment: Mapping[str, str]) -> Iterator[Finding]:
     else:
         size = shutil.get_terminal_size()
         yield Finding("ok", "terminal", f"{name}, {size.columns}×{size.lines}")
-    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    encoding = (stdout.encoding or "").lower().replace("-", "")
     if encoding != "utf8":
         words = f"the terminal's encoding is {encoding or 'unknown'}"
         yield Finding("note", "terminal", words, "Set LANG to a UTF-8 locale, such as C.UTF-8.")
@@ -128,6 +131,15 @@ def _directories(place: Place) -> Iterator[Finding]:
         else:
             advice = "Make it writable, or set KEEN_HOME to a directory that is."
             yield Finding("note", subject, f"{path} cannot be written", advice)
+
+
+def _way(place: Place) -> Iterator[Finding]:
+    for words in proxies.faults(place.environment):
+        what, _, advice = words.partition(". ")
+        yield Finding("fault", "network", what, advice)
+    if words := credentials.damage(place.paths.auth_file):
+        what, _, advice = words.partition(". ")
+        yield Finding("fault", "key", what, advice)
 
 
 def _models(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from keen import __version__
-from keen.commands.arguments import add_flags, options
-from keen.commands.parsing import NAMES, Parser, overview
+from keen.commands.arguments import interactive_parser, options
+from keen.commands.parsing import NAMES
 from keen.commands.saying import err, out
 from keen.core.errors import UsageError
 from keen.options import PICK, Options
@@ -24,7 +22,7 @@ def main(words: Sequence[str]) -> int:
 
     Raises: UsageError without a terminal, or for flags that make no sense together.
     """
-    parsed = _parser().parse_args(words)
+    parsed = interactive_parser().parse_args(words)
     said: list[str] = parsed.prompt
     _check_for_a_command(said)
     wanted = options(parsed)
@@ -37,22 +35,6 @@ def main(words: Sequence[str]) -> int:
     if parsed.screen_reader or os.environ.get("TERM", "") == "dumb":
         return _plainly(wanted, prompt)
     return _on_a_screen(wanted, prompt, parsed.theme, is_picking=is_picking)
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        prog="keen",
-        allow_abbrev=False,
-        description="A coding agent for the terminal. Without a command: the interactive session.",
-        epilog=overview(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="sent first")
-    add_flags(parser)
-    parser.add_argument("--theme", default="", metavar="NAME", help="colours")
-    parser.add_argument("--screen-reader", action="store_true", help="plain lines, no full screen")
-    parser.add_argument("-v", "--version", action="version", version=f"keen {__version__}")
-    return parser
 
 
 def _check_for_a_command(said: Sequence[str]) -> None:

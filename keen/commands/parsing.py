@@ -18,10 +18,21 @@ COMMANDS: Final = (
     ("doctor", "checks the installation and says what to do"),
     ("permissions", "the verdict on a command, and the rules in force"),
     ("mcp", "MCP servers: list, add, remove, test, approve"),
+    ("hooks", "hooks: list, approve, revoke"),
     ("acp", "Agent Client Protocol on stdio, for editors"),
     ("completion", "shell completion for bash, zsh or fish"),
 )
 NAMES: Final = tuple(name for name, _ in COMMANDS)
+
+USUAL_ACTIONS: Final = {
+    "sessions": "list",
+    "auth": "status",
+    "config": "show",
+    "permissions": "list",
+    "mcp": "list",
+    "hooks": "list",
+}
+"""What a command that has actions does when none is named: it looks, and changes nothing."""
 
 
 def overview() -> str:
@@ -32,6 +43,10 @@ def overview() -> str:
 
 class Parser(argparse.ArgumentParser):
     """A parser that raises instead of leaving, so that JSON output can tell of wrong use too."""
+
+    def known(self) -> tuple[argparse.Action, ...]:
+        """Every option and positional, in order; argparse itself gives no list of them."""
+        return tuple(self._actions)
 
     def error(self, message: str) -> NoReturn:
         error = UsageError(message)

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from keen import __version__
-from keen.commands.arguments import add_flags, options
-from keen.commands.parsing import Parser, filled
+from keen.commands.arguments import options, run_parser
 from keen.commands.saying import complain
 from keen.core.errors import ConfigError, KeenError, UsageError
 from keen.core.messages import User
 from keen.engine import Engine, RunLimits
-from keen.headless.output import FORMATS, Format, Output, Result, tell, wanted_format
+from keen.headless.output import Format, Output, Result, tell, wanted_format
 from keen.headless.run import (
     EXIT_FAILED,
     Headless,
@@ -54,48 +53,9 @@ def main(words: Sequence[str]) -> int:
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
     """Flags and prompt in any order; behind `--` everything is prompt."""
     end = words.index("--") if "--" in words else len(words)
-    parsed = _parser().parse_intermixed_args(words[:end])
+    parsed = run_parser().parse_intermixed_args(words[:end])
     parsed.prompt.extend(words[end + 1 :])
     return parsed
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        prog="keen run",
-        allow_abbrev=False,
-        description="One turn without a screen. Piped stdin is appended to the prompt.",
-        epilog="Exit codes: 0 done, 1 failed, 2 wrong use, 3 context limit, 4 not configured, "
-        "5 no completion signal, 6 a limit was reached, 75 try again later, 130 interrupted.",
-    )
-    add = parser.add_argument
-    add("prompt", nargs="*", help="the words are joined")
-    add_flags(parser)
-    add("--format", "--output-format", choices=FORMATS, default="text", help="what stdout carries")
-    add("--completion-signal", type=filled, metavar="TEXT", help="exit 5 if the answer lacks it")
-    add("--max-turns", type=_positive, metavar="N", help="answers of the model at most")
-    add("--max-tokens", type=_positive, metavar="N", help="input and output of the whole run")
-    add("--max-budget-usd", type=_dollars, metavar="X", help="stop when the run has cost this")
-    add(
-        "-p", "--print", action="store_true", help=argparse.SUPPRESS
-    )  # `keen run -p`, for the habit
-    add("-v", "--version", action="version", version=f"keen {__version__}")
-    return parser
-
-
-def _positive(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
-
-
-def _dollars(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive amount")
-    return number
 
 
 def _prompt(words: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from keen import config, credentials, sanitize
 from keen._settings import Settings
 from keen.commands.arguments import directory
-from keen.commands.parsing import filled
+from keen.commands.parsing import filled, filled_path
 from keen.core.errors import ConfigError, SessionError
 from keen.paths import Paths
 from keen.session.export import FORMS, Form, export, tool_headline
@@ -49,6 +49,9 @@ def add_parser(subparsers: Subparsers) -> None:
     everywhere = argparse.ArgumentParser(add_help=False)
     everywhere.add_argument(
         "--all", action="store_true", help="sessions of every directory, not of this one alone"
+    )
+    everywhere.add_argument(
+        "-C", "--cwd", type=filled_path, default=Path(), metavar="DIR", help="sessions of DIR"
     )
     actions.add_parser("list", parents=[everywhere], help="newest first")
     named = argparse.ArgumentParser(add_help=False, parents=[everywhere])
@@ -83,7 +86,7 @@ def run(
     Raises:
         SessionError: no such session, or it cannot be read or written.
     """
-    here = cwd or directory(Path())
+    here = cwd or directory(arguments.cwd)
     _learn_secrets(here)
     store = Store(sessions_directory or Paths.from_environment().sessions)
     if arguments.action == "list":
