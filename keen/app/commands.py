@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias
 
 from keen import sanitize
-from keen.app import context_report, doings, extension_reports, reports, session_doings
+from keen.app import context_report, doings, extension_reports, hook_doings, reports, session_doings
 from keen.app import skills as skill_doings
 from keen.app.screens.opening import Opening
 
@@ -89,7 +89,10 @@ COMMANDS: Final[tuple[SlashCommand, ...]] = (
     ),
     SlashCommand("agents", "the profiles of subagents", extension_reports.agents),
     SlashCommand("mcp", "MCP servers, and how they are", extension_reports.mcp),
-    SlashCommand("hooks", "configured hooks", extension_reports.hooks),
+    SlashCommand(
+        "hooks", "what runs at events, and the project's hooks", hook_doings.hooks,
+        argument="[approve N|revoke N]",
+    ),
     SlashCommand("theme", "colours", doings.theme, argument="[NAME]"),
     SlashCommand("config", "where settings come from", reports.config),
     SlashCommand("show-thinking", "show or fold reasoning and outputs", doings.show_thinking),
