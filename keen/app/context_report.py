@@ -13,9 +13,8 @@ from textual.strip import Strip
 from keen import reports as told
 from keen.app.blocks import Block, cropped
 from keen.app.look import Look
-from keen.app.reports import Heading, Table
+from keen.app.reports import Table
 from keen.app.screens.opening import Opening
-from keen.app.units import several
 from keen.core.budget import Budget
 
 if TYPE_CHECKING:
@@ -117,8 +116,6 @@ async def context(screen: Opening, _argument: str) -> None:
         rows.append(("last reported by the provider", f"{reported:,}"))
     blocks: list[Block] = [WindowPicture(divided, budget, gap=0), Table(rows)]
     compactions = await _compactions(engine)
-    if compactions:
-        blocks.append(Heading(several(len(compactions), "compaction")))
     screen.host.push_screen(ContextSheet(title, blocks, compactions, screen))
 
 

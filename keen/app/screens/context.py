@@ -17,6 +17,7 @@ from keen.app.blocks import Block, Words
 from keen.app.host import host_of
 from keen.app.screens.opening import Opening
 from keen.app.screens.sheet import Sheet, TextSheet
+from keen.app.units import several
 from keen.app.widgets.transcript import Transcript
 
 
@@ -52,6 +53,8 @@ class ContextSheet(Sheet[str]):
             yield Static(self.heading, id="title", markup=False)
             yield Transcript(self.look, id="text")
             if self._compactions:
+                count = several(len(self._compactions), "compaction")
+                yield Static(count, id="past", markup=False)
                 rows = [Option(_row(one.row)) for one in self._compactions]
                 yield OptionList(*rows, id="rows", markup=False)
             yield Static(self.hint, id="hint", markup=False)
