@@ -174,6 +174,62 @@ async def test_protected_names_stay_as_they_are_and_missing_ones_missing(
     assert names <= {"src", ".env", "web", ".git"}
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        'python3 -c \'open("lib/.git/hooks/post-checkout", "w").write("x")\'',
+        "n=lib/.git/config; echo x >> $n",
+        "rm -rf lib/.git/hooks; mkdir lib/.git/hooks; echo x > lib/.git/hooks/x",
+        "for f in lib/.gi*/hooks; do mv $f lib/z; done",
+        "for f in deep/er/.cl*/s*; do echo x > $f; done",
+        "f=deep/er/.vscode; rm -r $f; mkdir $f; echo x > $f/tasks.json",
+    ],
+)
+async def test_what_is_protected_below_the_top_stays_as_it_is(command: str, desk: Desk) -> None:
+    git("init", "-q", str(desk.root / "lib"), at=desk.root)
+    for name in (".claude/settings.json", ".vscode/tasks.json"):
+        (desk.root / "deep/er" / name).parent.mkdir(parents=True)
+        (desk.root / "deep/er" / name).write_text("{}")
+    before = contents(desk.root)
+
+    found = await desk.run(command)
+
+    after = contents(desk.root)
+    assert {path: after.get(path) for path in before} == before
+    assert set(after) - set(before) <= {path for path in after if "/lib/z/" in path}
+    assert "[sandbox]" in found.output
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+async def test_a_repository_inside_takes_commits_and_keeps_its_hooks(desk: Desk) -> None:
+    inner = desk.root / "lib"
+    git("init", "-q", "-b", "main", str(inner), at=desk.root)
+    git("config", "user.email", "a@b", at=inner)
+    git("config", "user.name", "a", at=inner)
+    (inner / "a").write_text("a")
+    config = (inner / ".git/config").read_bytes()
+
+    found = await desk.run("git -C lib add a && git -C lib commit -qm first && git -C lib log")
+
+    assert "first" in found.output, found.output
+    assert (inner / ".git/config").read_bytes() == config
+    assert "is new" not in found.output
+
+
+async def test_a_repository_that_a_command_makes_is_told(desk: Desk) -> None:
+    found = await desk.run("mkdir -p a/b; n=a/b/.git; mkdir -p $n/hooks; mkdir -p a/.keen/skills")
+
+    assert f"[sandbox] {desk.root}/a/b/.git is new" in found.output
+    assert not (desk.root / "a/.keen").exists()
+    assert f"{desk.root}/a/.keen is protected and was taken away" in found.output
+    again = await desk.run("n=a/b/.git; echo x > $n/hooks/x; echo done")
+    assert not (desk.root / "a/b/.git/hooks/x").exists()
+    assert "is new" not in again.output
+
+
 async def test_a_linked_protected_name_is_held_where_it_leads_and_put_back(desk: Desk) -> None:
     (desk.root / "config").mkdir()
     (desk.root / ".vscode").symlink_to("config")

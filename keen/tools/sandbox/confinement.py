@@ -18,6 +18,7 @@ from keen._files import make_private_directory, write_private
 from keen.core.errors import ConfigError, ToolError
 from keen.tools._launch import Appeal, Launch, environment_of, open_launch, shell_argv
 from keen.tools.base import Context
+from keen.tools.guard import printable
 from keen.tools.permission.policy import Policy
 from keen.tools.sandbox import denial
 from keen.tools.sandbox.appeal import ask_person
@@ -26,6 +27,7 @@ from keen.tools.sandbox.probe import Sandbox
 
 _NO_HOOKS: Final = (("core.hooksPath", "/dev/null"),)
 _TAKEN: Final = "taken-away"
+_MOST_SAID: Final = 5
 
 
 @dataclass
@@ -175,7 +177,8 @@ class Confinement:
         def note(text: str, code: int) -> str:
             is_plan = self.policy.mode == "plan"
             told = denial.note(text, code, bounds, is_reading=is_plan, hooks=hooks)
-            return "\n".join(filter(None, (told, *_mended(confines))))
+            appeared = [] if is_reading else _appeared(confines)
+            return "\n".join(filter(None, (told, *_mended(confines), *appeared)))
 
         async def appeal(text: str, code: int) -> Appeal:
             stopped = await asyncio.to_thread(denial.denied, text, code, bounds)
@@ -239,7 +242,7 @@ def _mended(confines: Confines) -> list[str]:
     for path in confines.absent:
         if os.path.lexists(path):
             _take_away(path, confines)
-            said.append(f"[sandbox] {path} is protected and was taken away")
+            said.append(f"[sandbox] {printable(str(path))} is protected and was taken away")
     for link, target in confines.links:
         if os.path.islink(link) and os.readlink(link) == target:
             continue
@@ -247,8 +250,22 @@ def _mended(confines: Confines) -> list[str]:
             if os.path.lexists(link):
                 _take_away(link, confines)
             link.symlink_to(target)
-            said.append(f"[sandbox] the link {link} is protected and was put back")
+            said.append(f"[sandbox] the link {printable(str(link))} is protected and was put back")
     return said
+
+
+def _appeared(confines: Confines) -> list[str]:
+    """Says what is new below the top under a protected name; keen's own is taken away."""
+    said: list[str] = []
+    for path in confines.new_nested():
+        if path.name == ".keen":
+            _take_away(path, confines)
+            said.append(f"[sandbox] {printable(str(path))} is protected and was taken away")
+        else:
+            said.append(
+                f"[sandbox] {printable(str(path))} is new: other programs obey what stands in it"
+            )
+    return said[:_MOST_SAID]
 
 
 def _take_away(path: Path, confines: Confines) -> None:

@@ -6,7 +6,7 @@ Nothing here knows how a sandbox is made; `bubblewrap`, `landlock` and `seatbelt
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,10 @@ _PASSED_OVER: Final = frozenset({
 _MOST_DIRECTORIES: Final = 20_000
 _MOST_COVERED: Final = 400
 """Mounts that one command may need; more cost seconds."""
+_MOST_NESTED: Final = 200
+"""Protected places below the top of the workspace that get a mount; more cost seconds."""
 _MODULES_DEPTH: Final = 4
+_PROTECTED: Final = frozenset(protected_names())
 _NOT_IN_GIT: Final = ("hooks", "info")
 """What a commit does not need to change in a git directory, and what git runs or obeys."""
 
@@ -69,6 +72,13 @@ class Confines:
     has_network: bool = False
     is_wide: bool = False
     """Everything may be changed but what is protected or hidden."""
+    nested: frozenset[Path] = frozenset()
+    """Protected names below the top of the workspace that were there before the command."""
+
+    def new_nested(self) -> list[Path]:
+        """Those that are there by now: no mount keeps a new one from appearing. Blocking."""
+        names = (entry for entry in _walked(self.roots) if _is_nested(entry, self.roots))
+        return sorted({Path(entry.path) for entry in names} - self.nested)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +118,9 @@ class Surveyor:
             return tuple(p for p in places if any(p.is_relative_to(top) for top in tops))
 
         logins, own = exposed(login_places()), exposed(self.guard.own)
+        covered, nested = self._looked_through(context.roots, shows_all=git)
         barred = _Barred(context, roots, git=git)
-        barred.look()
-        covered = () if git else tuple(self._covered(context.roots))
+        barred.look(nested[:_MOST_NESTED])
         if len(covered) > _MOST_COVERED:
             raise ToolError(
                 f"More than {_MOST_COVERED} files of the workspace are to be hidden from commands. "
@@ -125,25 +135,30 @@ class Surveyor:
             protected=(*barred.protected, *_present(logins)),
             pinned=tuple(barred.pinned),
             hidden=hidden,
-            covered=covered,
+            covered=tuple(covered),
             shown=tuple(_present(self.guard.readable)),
             missing=(*barred.missing, *_unmade(own)),
             links=tuple(barred.links),
             absent=(*barred.absent, *_unmade_files(logins)),
             has_network=network,
             is_wide=is_wide,
+            nested=frozenset(nested),
         )
 
-    def _covered(self, roots: tuple[Path, ...]) -> Iterator[Path]:
-        seen = 0
-        waiting = [str(root) for root in roots]
-        while waiting and seen < _MOST_DIRECTORIES:
-            seen += 1
-            for entry in _entries(waiting.pop()):
-                if self._is_covered(entry):
-                    yield from _present((Path(entry.path),))
-                elif entry.name not in _PASSED_OVER and entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+    def _looked_through(
+        self, roots: tuple[Path, ...], *, shows_all: bool
+    ) -> tuple[list[Path], list[Path]]:
+        """What is to be covered in the workspace, and protected names below its top."""
+        covered: list[Path] = []
+        nested: list[Path] = []
+        closed: set[str] = set()
+        for entry in _walked(roots, closed):
+            if not shows_all and self._is_covered(entry):
+                closed.add(entry.path)
+                covered += _present((Path(entry.path),))
+            elif _is_nested(entry, roots):
+                nested.append(Path(entry.path))
+        return covered, nested
 
     def _is_covered(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name
@@ -169,10 +184,16 @@ class _Barred:
         self.opened: list[Path] = []
         """Git directories outside the roots that a commit needs."""
 
-    def look(self) -> None:
-        """Fill everything."""
+    def look(self, nested: Sequence[Path]) -> None:
+        """Fill everything. `nested`: protected names that are there, below the roots' top."""
         if not self._roots:
             return
+        self._look_at_top()
+        self._look_at_git()
+        for place in nested:
+            self._look_inside(place)
+
+    def _look_at_top(self) -> None:
         for root in self._context.roots:
             for name in protected_names():
                 if name != ".git" or not self._has_git:
@@ -180,6 +201,8 @@ class _Barred:
         for root in self._roots[len(self._context.roots) :]:  # opened: what is missing may be made
             for place in filter(os.path.lexists, (root / name for name in protected_names())):
                 self._bar(root, place)
+
+    def _look_at_git(self) -> None:
         for directory in git_directories(self._context.roots):
             for hooks in hooks_directories(directory, self._context):
                 self._bar(self._root_of(hooks), hooks)
@@ -187,6 +210,17 @@ class _Barred:
                 self._open(Path(real_path(directory)), directory)
             else:
                 self._bar(self._root_of(directory), directory)
+
+    def _look_inside(self, place: Path) -> None:
+        """A protected name below the top keeps its content; what is above it may be renamed."""
+        real = Path(real_path(place))
+        if self._has_git and place.name == ".git" and real.is_dir():
+            self._open(real, place)
+            return
+        if os.path.islink(place):
+            self.links[place, os.readlink(place)] = None
+        if os.path.lexists(real):
+            self.protected[real] = None
 
     def _root_of(self, path: Path) -> Path | None:
         return next((root for root in self._roots if path.is_relative_to(root)), None)
@@ -246,6 +280,29 @@ class _Barred:
         worktrees = real / "worktrees"
         named = (_line(Path(entry.path) / "gitdir") for entry in _entries(str(worktrees)))
         return any(real_path(name) == str(top / ".git") for name in named for top in tops)
+
+
+def _walked(roots: Iterable[Path], closed: Collection[str] = ()) -> Iterator[os.DirEntry[str]]:
+    """What lies in the workspace, but for what is in large directories that programs fill.
+
+    `closed`: paths that are not entered; the caller may add to them on the way.
+    """
+    seen = 0
+    waiting = [str(root) for root in roots]
+    while waiting and seen < _MOST_DIRECTORIES:
+        seen += 1
+        for entry in _entries(waiting.pop()):
+            yield entry
+            if entry.path in closed or entry.name in _PASSED_OVER:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+
+
+def _is_nested(entry: os.DirEntry[str], roots: tuple[Path, ...]) -> bool:
+    """True for a protected name that does not stand at the top of the workspace."""
+    is_protected = entry.name.startswith(".") and entry.name in _PROTECTED
+    return is_protected and Path(entry.path).parent not in roots
 
 
 def _is_git_directory(path: Path) -> bool:
