@@ -47,6 +47,7 @@ from acp.schema import (
 from keen import __version__, sanitize
 from keen.acp import choices, models
 from keen.acp.failures import INVALID_PARAMS, failure
+from keen.acp.files import Folder, editor_files
 from keen.acp.prompts import Block
 from keen.acp.servers import entries
 from keen.acp.session import Session
@@ -77,6 +78,7 @@ class KeenAgent:
         self._environment = environment
         self._sessions: dict[str, Session] = {}
         self._client: Client | None = None
+        self._able: ClientCapabilities | None = None
         self._models: tuple[str, ...] | None = None
         self._opening = asyncio.Lock()
 
@@ -102,6 +104,7 @@ class KeenAgent:
         **_: Any,
     ) -> InitializeResponse:
         """There is one version of the protocol; a client that wants another one may leave."""
+        self._able = client_capabilities
         if client_info is not None:
             _log.info("client %s %s", client_info.name, client_info.version)
         return InitializeResponse(
@@ -302,8 +305,11 @@ class KeenAgent:
                 opened = await open_session(options, self._environment, is_interactive=True)
             except KeenError as error:
                 raise failure(error) from error
-            session = Session(self._client, opened.engine, options, self._environment)
-            opened.engine.gate.listen(session.notices.append)
+            folders = await asyncio.to_thread(_folders, cwd, directories or ())
+            name = opened.engine.session_id or ""
+            files = editor_files(self._client, name, folders, self._able)
+            session = Session(self._client, opened.engine, options, self._environment, files)
+            opened.engine.listen(session.notices.append)
             self._sessions[session.id] = session
         session.notices.extend(unusable)
         return session, opened
@@ -360,6 +366,11 @@ def _directory(path: str) -> Path:
     if not real.is_dir():
         raise RequestError(INVALID_PARAMS, f"{path} is no directory.")
     return real
+
+
+def _folders(cwd: str, directories: Sequence[str]) -> tuple[Folder, ...]:
+    """What the client named, the working directory first. Blocking."""
+    return tuple(Folder(Path(os.path.realpath(one)), Path(one)) for one in (cwd, *directories))
 
 
 def _info(summary: Summary) -> SessionInfo:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from pathlib import Path
 from typing import Final, TypeAlias
 
 from acp.schema import (
@@ -17,7 +17,12 @@ from acp.schema import (
 )
 
 from keen.acp.words import title
+from keen.agent.toolbox import Toolbox
+from keen.core.errors import ToolError
 from keen.core.messages import Json, JsonObject
+from keen.tools._files import current
+from keen.tools._text import decode
+from keen.tools.guard import locate
 
 Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 
@@ -114,15 +119,24 @@ def plan_of(arguments: JsonObject) -> list[PlanEntry] | None:
     ]
 
 
-def content_before(arguments: JsonObject, cwd: str) -> str | None:
-    """The text of the file a call will replace, None where there is none to show. Blocking."""
-    path = Path(absolute(_text(arguments, "path"), cwd))
+async def content_before(arguments: JsonObject, toolbox: Toolbox) -> str | None:
+    """The text of the file that `write_file` will replace, None where there is none to show.
+
+    Only of a file of the workspace, and none that may not be written: nothing else is looked at.
+    """
+    context, policy = toolbox.context, toolbox.policy
     try:
-        if not path.is_file() or path.stat().st_size > _MOST_BEFORE:
+        place = await asyncio.to_thread(locate, _text(arguments, "path"), context)
+        if not place.real.is_relative_to(context.cwd):
             return None
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
+        verdict = await asyncio.to_thread(policy.decide, WRITE, "write", place.accesses("edit"))
+        found = await current(place.real, context) if verdict.kind != "refuse" else None
+    except ToolError:
         return None
+    if found is None or len(found.content) > _MOST_BEFORE:
+        return None
+    text = await asyncio.to_thread(decode, found.content)
+    return None if text is None else text.text
 
 
 def absolute(path: str, cwd: str) -> str:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from acp.schema import (
     AvailableCommand,
     AvailableCommandInput,
     AvailableCommandsUpdate,
-    TextContentBlock,
     UnstructuredCommandInput,
 )
 
 from keen import sanitize
 from keen.acp import reports
-from keen.acp.prompts import Block
 from keen.core.errors import CompactionError
 from keen.engine import Engine
 
@@ -44,29 +41,23 @@ def available(engine: Engine) -> AvailableCommandsUpdate:
     )
 
 
-def is_custom(engine: Engine, blocks: Sequence[Block]) -> bool:
+def is_custom(engine: Engine, text: str) -> bool:
     """True for a call of a skill or command; the engine spells it out."""
-    match blocks:
-        case [TextContentBlock(text=text)] if engine.extensions is not None:
-            return engine.extensions.skills.find(text) is not None
-        case _:
-            return False
+    return engine.extensions is not None and engine.extensions.skills.find(text) is not None
 
 
 def _input(hint: str) -> AvailableCommandInput | None:
     return AvailableCommandInput(root=UnstructuredCommandInput(hint=hint)) if hint else None
 
 
-def command_of(blocks: Sequence[Block]) -> tuple[str, str] | None:
+def command_of(text: str) -> tuple[str, str] | None:
     """Name and argument when a prompt is a slash command, known or not; a path is none."""
-    match blocks:
-        case [TextContentBlock(text=text)] if text.startswith("/") and len(text.strip()) > 1:
-            name, _, argument = text.strip()[1:].partition(" ")
-            first = text[1:].split(maxsplit=1)
-            is_path = not first or "/" in first[0]
-            return None if is_path else (name.casefold(), argument.strip())
-        case _:
-            return None
+    if not text.startswith("/") or len(text.strip()) < 2:
+        return None
+    name, _, argument = text.strip()[1:].partition(" ")
+    first = text[1:].split(maxsplit=1)
+    is_path = not first or "/" in first[0]
+    return None if is_path else (name.casefold(), argument.strip())
 
 
 async def answer(engine: Engine, name: str, argument: str) -> str:

@@ -9,10 +9,10 @@ from typing import Final
 
 from keen import providers
 from keen._settings import Settings
+from keen.acp.files import EditorFiles
 from keen.choice import choose
 from keen.compose import compose
 from keen.core.errors import ConfigError
-from keen.core.messages import User
 from keen.engine import Engine
 from keen.options import Options
 from keen.paths import Paths
@@ -53,7 +53,7 @@ async def with_model(
         search=talk.toolbox.context.search,
         is_interactive=True,
     )
-    size = fresh.conversation.turn(User("")).size_of(talk.history)
+    size = fresh.conversation.size_of(talk.history)
     room = fresh.conversation.sampler.budget.effective
     if size > room:
         await _let_go(fresh)
@@ -62,17 +62,23 @@ async def with_model(
             "input: /compact first."
         )
     fresh.conversation.toolbox.policy.set_mode(talk.toolbox.policy.mode)
+    mine = fresh.conversation.toolbox
+    mine.context = replace(mine.context, keep=talk.toolbox.context.keep)
     if engine.recorder is not None:
         await engine.recorder.model_changed(fresh.model)
     await _let_go(engine)
     return fresh
 
 
-def without_questions(engine: Engine) -> Engine:
-    """The engine without `ask_user`: the protocol has no question, so the model asks in words."""
+def for_editor(engine: Engine, files: EditorFiles | None) -> Engine:
+    """The engine with the editor's `files`, and without `ask_user`.
+
+    The protocol has no question of free words, so the model asks in its answer.
+    """
     toolbox = engine.conversation.toolbox
     tools = {name: tool for name, tool in toolbox.tools.items() if name != _ASKING}
-    engine.conversation.toolbox = replace(toolbox, tools=tools)
+    context = replace(toolbox.context, editor=files)
+    engine.conversation.toolbox = replace(toolbox, tools=tools, context=context)
     return engine
 
 

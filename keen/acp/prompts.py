@@ -33,28 +33,40 @@ Block: TypeAlias = (
 _MOST_IMAGE: Final = 5 * 1024 * 1024
 
 
-def user_message(blocks: Sequence[Block]) -> User:
-    """The message; links stand where they were named, embedded contents behind the text. Blocking.
-
-    Raises: RequestError for an empty prompt, and for what no model is sent.
-    """
+def words_of(blocks: Sequence[Block]) -> str:
+    """What the person typed, links where they were named; contents and pictures left out."""
     words: list[str] = []
-    contents: list[str] = []
-    pictures: list[Image] = []
     for block in blocks:
         match block:
             case TextContentBlock(text=text):
                 words.append(text)
             case ResourceContentBlock(name=name, uri=uri):
                 words.append(_link(uri, name))
+            case EmbeddedResourceContentBlock(resource=resource):
+                words.append(_link(resource.uri))
+            case _:
+                pass
+    return "".join(words).strip("\n")
+
+
+def user_message(blocks: Sequence[Block]) -> User:
+    """The message; links stand where they were named, embedded contents behind the text. Blocking.
+
+    Raises: RequestError for an empty prompt, and for what no model is sent.
+    """
+    contents: list[str] = []
+    pictures: list[Image] = []
+    for block in blocks:
+        match block:
             case ImageContentBlock(data=data):
                 pictures.append(_picture(data))
             case EmbeddedResourceContentBlock(resource=resource):
-                words.append(_link(resource.uri))
                 _embed(resource, contents, pictures)
             case AudioContentBlock():
                 raise _refused("keen takes no audio.")
-    text = "\n\n".join(filter(None, ["".join(words).strip("\n"), *contents]))
+            case TextContentBlock() | ResourceContentBlock():
+                pass
+    text = "\n\n".join(filter(None, [words_of(blocks), *contents]))
     if not text.strip() and not pictures:
         raise _refused("The prompt is empty.")
     return User(text, tuple(pictures))

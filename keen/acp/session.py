@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, TypeAlias
@@ -21,10 +20,11 @@ from acp.schema import (
 from acp.schema import Usage as TurnUsage
 
 from keen.acp import choices, commands, permissions
-from keen.acp.calls import WRITE, absolute, content_before
+from keen.acp.calls import WRITE, content_before
 from keen.acp.failures import failure
-from keen.acp.models import with_model, without_questions
-from keen.acp.prompts import Block, user_message
+from keen.acp.files import EditorFiles
+from keen.acp.models import for_editor, with_model
+from keen.acp.prompts import Block, user_message, words_of
 from keen.acp.replay import replayed
 from keen.acp.translate import CallIds, Translator, Update
 from keen.acp.words import said
@@ -42,7 +42,7 @@ from keen.core.events import (
     TurnFailed,
     TurnFinished,
 )
-from keen.core.messages import ToolCall, Usage, User
+from keen.core.messages import Usage, User
 from keen.engine import Engine
 from keen.options import Options
 from keen.session.records import Record
@@ -66,14 +66,20 @@ class Session:
     """Runs one prompt at a time. `options` opened it; `notices` are told with the first prompt."""
 
     def __init__(
-        self, client: Client, engine: Engine, options: Options, environment: Mapping[str, str]
+        self,
+        client: Client,
+        engine: Engine,
+        options: Options,
+        environment: Mapping[str, str],
+        files: EditorFiles | None = None,
     ) -> None:
-        self.engine = without_questions(engine)
+        self.engine = for_editor(engine, files)
         self.models: Sequence[str] = ()
         self.notices: list[str] = [*engine.notices]
         self._client = client
         self._options = options
         self._environment = environment
+        self._files = files
         self._ids = CallIds()
         self._id = engine.session_id or ""
         self._running: asyncio.Task[StopReason] | None = None
@@ -188,7 +194,7 @@ class Session:
             engine = await with_model(self.engine, self._options, self._environment, name)
         except KeenError as error:
             raise failure(error) from error
-        self.engine = without_questions(engine)
+        self.engine = for_editor(engine, self._files)
 
     async def _announced(self, models: Callable[[], Coroutine[Any, Any, Sequence[str]]]) -> None:
         await self._tell(commands.available(self.engine))
@@ -210,9 +216,10 @@ class Session:
             told = "\n".join(f"- {notice}" for notice in self.notices)
             self.notices.clear()
             await self._tell(said(f"{told}\n\n"))
-        command = commands.command_of(blocks)
+        words = words_of(blocks)
+        command = commands.command_of(words)
         try:
-            if command is not None and not commands.is_custom(self.engine, blocks):
+            if command is not None and not commands.is_custom(self.engine, words):
                 return await self._command(*command)
             user = await asyncio.to_thread(user_message, blocks)
             await self._name(user)
@@ -268,20 +275,14 @@ class Session:
         async def watch(event: Event) -> None:
             match event:
                 case PermissionRequested(call=call) | ToolStarted(call=call) if call.name == WRITE:
-                    if call.id not in translator.before and self._is_inside(call):
-                        cwd = self.engine.cwd
-                        text = await asyncio.to_thread(content_before, call.input, cwd)
-                        translator.before[call.id] = text
+                    if call.id not in translator.before:
+                        toolbox = self.engine.conversation.toolbox
+                        translator.before[call.id] = await content_before(call.input, toolbox)
                 case _:
                     pass
             await emit(event)
 
         await run(watch)
-
-    def _is_inside(self, call: ToolCall) -> bool:
-        """Whether the call is about a file of the workspace: nothing else is read unasked."""
-        path = os.path.realpath(absolute(str(call.input.get("path", "")), self.engine.cwd))
-        return path.startswith(os.path.realpath(self.engine.cwd) + os.sep)
 
     def _react(self, event: Event, translator: Translator, beside: set[asyncio.Task[None]]) -> None:
         match event:

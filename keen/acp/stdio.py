@@ -22,6 +22,7 @@ _CHUNK: Final = 64 * 1024
 _LONG: Final = 1024 * 1024
 """Bytes from which on a line is parsed in a thread."""
 _LAST_WORDS_SECONDS: Final = 2.0
+_WRITES: Final = "fs/write_text_file"
 _PARSE_ERROR: Final = -32700
 _INVALID_REQUEST: Final = -32600
 _log: Final = logging.getLogger(__name__)
@@ -30,8 +31,9 @@ _log: Final = logging.getLogger(__name__)
 class Stdio:
     """The transport of one connection: implements acp's Transport over descriptors.
 
-    Lines go out whole and in order, keys masked. A client that takes nothing any more counts as
-    one that has left. `end` makes the next `receive` tell the end of the input.
+    Lines go out whole and in order, keys masked but in what a file is to hold. A client that takes
+    nothing any more counts as one that has left. `end` makes the next `receive` tell the end of
+    the input.
     """
 
     def __init__(self, source: int, sink: int) -> None:
@@ -54,7 +56,8 @@ class Stdio:
 
     async def send(self, message: Message) -> None:
         """Raises: ConnectionError when the client is gone."""
-        text = json.dumps(masked_object(message), separators=(",", ":"), default=str)
+        shown = message if message.get("method") == _WRITES else masked_object(message)
+        text = json.dumps(shown, separators=(",", ":"), default=str)
         async with self._writing:
             if self._is_gone:
                 raise ConnectionError("The client is gone.")

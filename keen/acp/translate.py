@@ -5,6 +5,9 @@ answer above was cut off and starts again, and only where some of it had been sh
 itself is told as a thought. So the text is never doubled without a word, and never late.
 A compaction is a line of its own, told like a tool call; its summary is told only when the person
 asked for it.
+Commands run in keen's own process, and the end of their output is told while they run. A terminal
+of the client's is never used: it has no sandbox, no limits, and the editor's whole environment,
+keys included, which the protocol can add to but not take away from.
 """
 
 from __future__ import annotations
@@ -286,8 +289,9 @@ class Translator:
         )
 
     def _progress(self, call_id: str, text: str) -> None:
+        """The newest output of a call, in place of what was shown before."""
         if call_id in self._open:
-            self._live[call_id] = (self._live.get(call_id, "") + text)[-_LIVE:]
+            self._live[call_id] = text[-_LIVE:]
             self._changed.add(call_id)
 
     def _subagent(self, event: SubagentProgress) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from acp import PROTOCOL_VERSION
@@ -21,15 +22,18 @@ from acp.schema import (
     AllowedOutcome,
     ClientCapabilities,
     DeniedOutcome,
+    FileSystemCapabilities,
     NewSessionResponse,
     PermissionOption,
     PromptResponse,
+    ReadTextFileResponse,
     RequestPermissionResponse,
     TextContentBlock,
     ToolCallProgress,
     ToolCallStart,
     ToolCallUpdate,
     UserMessageChunk,
+    WriteTextFileResponse,
 )
 
 from tests.headless.running import ROOT, Place
@@ -45,7 +49,9 @@ def text(words: str) -> TextContentBlock:
 class Editor:
     """Implements acp's Client. `answer` is the option chosen at a permission request; "" cancels.
 
-    `on_update` is told each update as it comes.
+    `on_update` is told each update as it comes. `buffers` are texts that are open unsaved, by path;
+    a file that is written is saved. `fault` answers every request for a file, `may_read` lets the
+    answers to reads go.
     """
 
     answer: str = "allow"
@@ -56,9 +62,16 @@ class Editor:
     on_update: Callable[[Any], object] = lambda _: None
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    buffers: dict[str, str] = field(default_factory=dict[str, str])
+    fault: RequestError | None = None
+    reads: list[str] = field(default_factory=list[str])
+    writes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    may_read: asyncio.Event = field(default_factory=asyncio.Event)
+    is_read: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.may_answer.set()
+        self.may_read.set()
         self._changed = asyncio.Condition()
 
     def on_connect(self, conn: Agent) -> None:
@@ -80,6 +93,26 @@ class Editor:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         chosen = AllowedOutcome(outcome="selected", option_id=self.answer)
         return RequestPermissionResponse(outcome=chosen)
+
+    async def read_text_file(self, session_id: str, path: str, **_: Any) -> ReadTextFileResponse:
+        self.reads.append(path)
+        self.is_read.set()
+        await self.may_read.wait()
+        if self.fault is not None:
+            raise self.fault
+        if path in self.buffers:
+            return ReadTextFileResponse(content=self.buffers[path])
+        return ReadTextFileResponse(content=_on_disk(path))
+
+    async def write_text_file(
+        self, session_id: str, path: str, content: str, **_: Any
+    ) -> WriteTextFileResponse:
+        if self.fault is not None:
+            raise self.fault
+        self.writes.append((path, content))
+        self.buffers.pop(path, None)
+        _save(path, content)
+        return WriteTextFileResponse()
 
     async def until(self, is_there: Callable[[], bool]) -> None:
         """Wait until the updates so far fulfil something."""
@@ -116,6 +149,17 @@ class Editor:
 
     def calls(self) -> list[dict[str, Any]]:
         return [self.call(one.tool_call_id) for one in self.of(ToolCallStart)]
+
+
+def _on_disk(path: str) -> str:
+    """With LF, whatever the file has."""
+    if not os.path.isfile(path):
+        raise RequestError(-32002, f"no file {path}")
+    return Path(path).read_text()
+
+
+def _save(path: str, content: str) -> None:
+    Path(path).write_bytes(content.encode())
 
 
 @dataclass
@@ -167,9 +211,12 @@ async def start(
 
 @asynccontextmanager
 async def editing(
-    place: Place, *words: str, editor: Editor | None = None
+    place: Place, *words: str, editor: Editor | None = None, files: str = ""
 ) -> AsyncGenerator[Running]:
-    """A started agent that has been initialised; at the end it must leave by itself, with 0."""
+    """A started agent that has been initialised; at the end it must leave by itself, with 0.
+
+    `files`: what the editor offers to do with them, "read" or "read write".
+    """
     editor = editor or Editor()
     process = await start(place, *words)
     assert process.stdin is not None
@@ -177,8 +224,11 @@ async def editing(
     client: Any = editor  # of the protocol's methods it has those that keen calls
     agent = ClientSideConnection(client, process.stdin, process.stdout, use_unstable_protocol=True)
     try:
+        able = FileSystemCapabilities(
+            read_text_file="read" in files, write_text_file="write" in files
+        )
         await agent.initialize(
-            protocol_version=PROTOCOL_VERSION, client_capabilities=ClientCapabilities()
+            protocol_version=PROTOCOL_VERSION, client_capabilities=ClientCapabilities(fs=able)
         )
         running = Running(agent, process, editor, place)
         yield running
