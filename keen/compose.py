@@ -25,7 +25,7 @@ from keen.agent.toolbox import Toolbox
 from keen.choice import Chosen
 from keen.core.budget import safety_margin
 from keen.core.errors import ConfigError
-from keen.core.messages import History, User
+from keen.core.messages import History
 from keen.core.models import Effort
 from keen.engine import Engine
 from keen.extend.instructions import Instructions, instructions
@@ -258,7 +258,7 @@ def check_room(conversation: Conversation) -> None:
     Raises: ConfigError with the numbers and the settings that help.
     """
     sampler = conversation.sampler
-    fixed = conversation.turn(User("")).size_of(())
+    fixed = conversation.size_of(())
     budget = sampler.budget
     if budget.effective - fixed >= _LEAST_ROOM:
         return

@@ -14,13 +14,14 @@ from keen.agent.conversation import Conversation
 from keen.agent.gate import Gate
 from keen.agent.sampling import Sampler
 from keen.agent.transaction import written
-from keen.agent.turn import Stop, Turn
+from keen.agent.turn import Turn
 from keen.core.budget import Budget, output_reserve
 from keen.core.errors import CompactionError, KeenError
 from keen.core.events import (
     CompactionApplied,
     Emit,
     Event,
+    Stop,
     TurnFailed,
     TurnFinished,
     UsageReported,
@@ -260,7 +261,7 @@ class Engine:
         self.conversation.adopt(history)
 
     def _size(self, history: History) -> int:
-        return self.conversation.turn(User("")).size_of(history)
+        return self.conversation.size_of(history)
 
     def fits(self, model: ModelSpec) -> bool:
         """True when the conversation could go on with `model` as it is; else compact it before."""

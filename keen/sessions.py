@@ -11,7 +11,7 @@ from keen import __version__
 from keen.choice import Chosen, NoModel, choose
 from keen.compose import compose
 from keen.core.errors import UsageError
-from keen.core.messages import Assistant, User
+from keen.core.messages import Assistant
 from keen.engine import Engine
 from keen.options import PICK, Options
 from keen.providers import local_servers
@@ -128,7 +128,7 @@ def _continue_measure(engine: Engine, records: list[Record]) -> None:
     if turns[-1].turn_memory or not turns[-1].usage.context_tokens:
         return
     reported = history[:-1] if history and isinstance(history[-1], Assistant) else history
-    request = replace(engine.conversation.turn(User("")).request(), messages=reported)
+    request = replace(engine.conversation.dialogue().request, messages=reported)
     sampler.meter.report(sampler.encode(request), measured.context_tokens)
 
 

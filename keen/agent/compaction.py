@@ -135,7 +135,7 @@ class Summariser:
                 cache_key=self.cache_key,
             )
             try:
-                reply, _body = await nested.sample(request, job.emit or _ignore)
+                reply = await nested.sample(request, job.emit or _ignore)
             except ContextOverflow:
                 limit = min(limit, text_tokens(transcript)) // 2
                 continue

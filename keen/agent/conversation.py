@@ -8,7 +8,9 @@ from operator import is_
 from pathlib import Path
 
 from keen.agent.compaction import Compactor, Job, has_something_to_summarise
+from keen.agent.dialogue import Dialogue
 from keen.agent.gate import OPEN, Gate
+from keen.agent.headroom import Headroom
 from keen.agent.sampling import Sampler
 from keen.agent.toolbox import Toolbox
 from keen.agent.transaction import Commit, Transaction, no_commit
@@ -52,20 +54,27 @@ class Conversation:
     """The last compaction: the history before it and the one it left."""
     _is_running: bool = False
 
+    def dialogue(self, *said: User) -> Dialogue:
+        """The conversation as it goes on with these messages of a turn."""
+        return Dialogue(
+            self.sampler,
+            self.toolbox,
+            self.system,
+            history=(*self.history, *said),
+            live=said,
+            cache_key=self.cache_key,
+        )
+
     def turn(self, user: User, limits: Limits | None = None) -> Turn:
         """A turn that starts with this message."""
-        return Turn(
-            sampler=self.sampler,
-            toolbox=self.toolbox,
-            system=self.system,
-            history=(*self.history, user),
-            live=(user,),
-            compactor=self.compactor if self.is_automatic else None,
-            commit=self.commit,
-            limits=limits,
-            cache_key=self.cache_key,
-            gate=self.gate,
-        )
+        dialogue = self.dialogue(user)
+        compactor = self.compactor if self.is_automatic else None
+        headroom = Headroom(dialogue, compactor, self.commit, self.gate)
+        return Turn(dialogue, headroom, limits, self.gate)
+
+    def size_of(self, history: History) -> int:
+        """Tokens of a request with this history, nothing reduced and no report used."""
+        return self.dialogue().size_of(history)
 
     async def run(self, turn: Turn, emit: Emit) -> None:
         """Drive `turn`; however it ends, the conversation goes on from what it left.
@@ -79,7 +88,7 @@ class Conversation:
         finally:
             self._is_running = False
             self.history = turn.history
-            self.replaced = turn.replaced or self.replaced
+            self.replaced = turn.dialogue.replaced or self.replaced
             if is_finished:
                 self._settle()
 
@@ -103,12 +112,11 @@ class Conversation:
             raise CompactionError("A turn is running: it compacts by itself when it has to.")
         if self.compactor is None or not has_something_to_summarise(self.history, ()):
             raise CompactionError("There is nothing to compact yet.")
-        measure = self.turn(User("")).size_of
         transaction = Transaction(
-            self.sampler, self.compactor, self.commit, measure, self._replace, self.gate
+            self.dialogue(), self.compactor, self.commit, self._replace, self.gate
         )
         job = Job(self.history, (), is_automatic=False, focus=focus, emit=emit)
-        return await transaction.run("manual", job, measure(self.history), emit)
+        return await transaction.run("manual", job, self.size_of(self.history), emit)
 
     def before_compaction(self) -> History | None:
         """The raw conversation as it would be without the last compaction; between turns only.
@@ -125,8 +133,7 @@ class Conversation:
     def adopt(self, history: History) -> None:
         """Go on from `history`: nothing that was measured or reduced before holds for it."""
         self.history = history
-        self.sampler.meter.reset()
-        self.sampler.view.reset()
+        self.sampler.forget_history()
 
     def _replace(self, history: History) -> None:
         self.replaced = (self.history, history)

@@ -29,7 +29,7 @@ from keen.core.errors import (
     Unauthorized,
 )
 from keen.core.events import Emit, Rewound
-from keen.core.messages import Assistant, History, Usage, tool_calls, visible_text
+from keen.core.messages import History, Usage, is_empty, visible_text
 from keen.core.models import Effort, ModelSpec
 from keen.wire.base import Body, Reply, Request, Wire
 
@@ -94,8 +94,26 @@ class Sampler:
         self._last = (self.wire, made, body)
         return body
 
-    async def sample(self, request: Request, emit: Emit) -> tuple[Reply, Body]:
-        """One answer, and the body it answers.
+    def measure(self, request: Request) -> int:
+        """Tokens of `request` as it would be sent."""
+        return self.meter.measure(self.encode(request))
+
+    def size_of(self, request: Request) -> int:
+        """Tokens of `request`, nothing reduced and no report used."""
+        return Meter(self.meter.ratio).measure(self.wire.encode(request))
+
+    def prune(self, calls: set[str]) -> None:
+        """Send a line in place of these calls' results from now on."""
+        self.view.prune(calls)
+        self.meter.recount()
+
+    def forget_history(self) -> None:
+        """Nothing that was measured or reduced so far holds for the next request."""
+        self.meter.reset()
+        self.view.reset()
+
+    async def sample(self, request: Request, emit: Emit) -> Reply:
+        """One answer.
 
         Raises:
             ContextOverflow: refused for its size, `actual` being at least our own measure.
@@ -107,7 +125,7 @@ class Sampler:
         while True:
             body = self.encode(reactions.request)
             try:
-                return await self._read(body, emit), body
+                return await self._read(body, emit)
             except Transient as error:
                 empties += error.is_empty
                 if self.model.is_local and empties > 1:
@@ -162,15 +180,18 @@ class Sampler:
             and reported < self.meter.measure(body)
         )
 
-    def learn(self, error: ContextOverflow, measured: int) -> None:
+    def learn_from(self, refusal: ContextOverflow, request: Request) -> None:
         """A refusal for size teaches the window for the rest of the session.
 
         The limit the provider named; else 95 % of what was refused. Both count as a window, so that
         margin and reserve shrink with it.
         """
-        if measured < LEAST_LEARNED and error.limit is None:
+        body = self.encode(request)
+        self.meter.raise_to(body, refusal.actual or refusal.limit or 0)
+        measured = self.meter.measure(body)
+        if measured < LEAST_LEARNED and refusal.limit is None:
             return
-        window = error.limit
+        window = refusal.limit
         if window is None or window >= self.model.window:
             window = measured * 95 // 100 + self.reserve
         window = max(LEAST_LEARNED, window)
@@ -254,8 +275,3 @@ class _Reactions:
             return False
         measured = self.sampler.meter.measure(body)
         return measured * 100 >= self.sampler.budget.effective * _LIKELY_OVERFLOW
-
-
-def is_empty(message: Assistant) -> bool:
-    """True for an answer without text and without calls."""
-    return not visible_text(message) and not tool_calls(message)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from keen.agent.compaction import Compactor, Job
+from keen.agent.dialogue import Dialogue
 from keen.agent.gate import OPEN, Gate
-from keen.agent.sampling import Sampler
 from keen.agent.stream import finished, reaped
 from keen.core.errors import CompactionError, KeenError
 from keen.core.events import (
@@ -36,15 +36,11 @@ async def no_commit(_replacement: History, _receipt: Receipt) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What a compaction needs of the conversation that it compacts.
+    """What a compaction needs of the conversation that it compacts; `adopt` assigns its history."""
 
-    `size_of` measures a history as a request, in tokens; `adopt` assigns the new one.
-    """
-
-    sampler: Sampler
+    dialogue: Dialogue
     compactor: Compactor
     commit: Commit
-    size_of: Callable[[History], int]
     adopt: Callable[[History], None]
     gate: Gate = OPEN
 
@@ -53,8 +49,8 @@ class Transaction:
 
         Emits CompactionStarted and then exactly one outcome, unless the turn itself is cancelled.
         """
-        started = time.monotonic()
-        requests, spent = self.sampler.requests, self.sampler.spent
+        started, sampler = time.monotonic(), self.dialogue.sampler
+        requests, spent = sampler.requests, sampler.spent
         child = asyncio.create_task(self._replacement(trigger, job))
 
         def cancel() -> None:
@@ -68,9 +64,9 @@ class Transaction:
             trigger,
             tokens_before,
             seconds=time.monotonic() - started,
-            usage=self.sampler.spent - spent,
-            requests=self.sampler.requests - requests,
-            model=self.sampler.summarises_with or self.sampler.model.name,
+            usage=sampler.spent - spent,
+            requests=sampler.requests - requests,
+            model=sampler.summarises_with or sampler.model.name,
         )
         event = await self._outcome(child, job, receipt)
         await emit(event)
@@ -111,8 +107,8 @@ class Transaction:
             CompactionError: the replacement is no smaller than what it replaces.
             KeenError: the session could not be written.
         """
-        after = self.size_of(replacement)
-        if after >= self.size_of(job.history):
+        after = self.dialogue.size_of(replacement)
+        if after >= self.dialogue.size_of(job.history):
             raise CompactionError("The summary is no smaller than what it would replace.")
         receipt = replace(receipt, tokens_after=after)
         await written(self.commit(replacement, receipt), lambda: self.adopt(replacement))

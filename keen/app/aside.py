@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from keen.agent.conversation import Conversation
 from keen.agent.flatten import flattened
 from keen.agent.measure import Meter
 from keen.agent.toolbox import Toolbox
-from keen.agent.turn import Turn
 from keen.agent.view import View
 from keen.core.errors import CompactionError
 from keen.core.events import Emit, Event, UsageReported
@@ -59,12 +59,10 @@ async def aside(
         for name, tool in talk.toolbox.tools.items()
         if may_read and tool.effect == "read" and name != "todo"
     }
-    turn = Turn(
-        sampler=sampler,
-        toolbox=Toolbox(tools, talk.toolbox.policy, talk.toolbox.context, gate=talk.toolbox.gate),
-        system=talk.system,
-        history=(user,),
-        live=(user,),
+    beside = Conversation(
+        sampler,
+        Toolbox(tools, talk.toolbox.policy, talk.toolbox.context, gate=talk.toolbox.gate),
+        talk.system,
         cache_key=f"{talk.cache_key}-aside",
     )
     requests, spent = sampler.requests, sampler.spent
@@ -75,7 +73,7 @@ async def aside(
             await emit(event)
 
     try:
-        await turn.run(without_usage)
+        await beside.turn(user).run(without_usage)
     finally:
         if other is None:
             talk.sampler.requests += sampler.requests - requests

@@ -18,6 +18,8 @@ from keen.core.messages import History, Json, Message, ToolCall, ToolResult, Usa
 Trigger: TypeAlias = Literal["proactive", "forced", "manual"]
 SubagentState: TypeAlias = Literal["queued", "running", "done", "failed", "interrupted"]
 Choice: TypeAlias = Literal["once", "session", "project", "deny"]
+Stop: TypeAlias = Literal["done", "length", "refused", "max_turns", "budget"]
+"""Why a turn ended that did not fail: the answer was whole, cut or refused, or a limit was met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,7 @@ class TurnFinished:
     """The turn is done; `messages` is the whole history."""
 
     messages: tuple[Message, ...]
-    stop: Literal["done", "length", "refused", "max_turns", "budget"] = "done"
+    stop: Stop = "done"
 
 
 @dataclass(frozen=True, slots=True)

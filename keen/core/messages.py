@@ -165,6 +165,11 @@ def visible_text(message: Assistant) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, Text))
 
 
+def is_empty(message: Assistant) -> bool:
+    """True for an answer without text and without calls."""
+    return not visible_text(message) and not tool_calls(message)
+
+
 def interrupted(call: ToolCall) -> ToolResult:
     """The result of a call that was never finished, so that no call stays open."""
     return ToolResult(call.id, call.name, "Interrupted before it finished.", is_error=True)

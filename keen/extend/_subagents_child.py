@@ -14,7 +14,7 @@ from keen.agent.gate import OPEN, Gate
 from keen.agent.measure import Meter
 from keen.agent.sampling import Sampler
 from keen.agent.toolbox import Toolbox
-from keen.agent.turn import Limits, Stop
+from keen.agent.turn import Limits
 from keen.core.errors import ConfigError
 from keen.core.events import (
     CompactionStarted,
@@ -23,6 +23,7 @@ from keen.core.events import (
     QuestionAsked,
     ReasoningDelta,
     Rewound,
+    Stop,
     SubagentProgress,
     SubagentState,
     TextDelta,
