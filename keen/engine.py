@@ -151,11 +151,11 @@ class Engine:
     async def run(self, user: User, emit: Emit) -> None:
         """One turn, recorded; however it ends, session and history are whole afterwards."""
         try:
-            text = await self._admitted(user.text)
+            user = await self._admitted(user, emit)
         except KeenError as error:
             await emit(TurnFailed(error))
             return
-        text = await asyncio.to_thread(self.conversation.sendable, text)
+        text = await asyncio.to_thread(self.conversation.sendable, user.text)
         user = replace(user, text=text)
         turn = self.turn = self.conversation.turn(user, self.limits)
         try:
@@ -166,24 +166,29 @@ class Engine:
         finally:
             self.turn = None
 
-    async def _admitted(self, text: str) -> str:
+    async def _admitted(self, user: User, emit: Emit) -> User:
         """What is sent for a message: with what the gate adds. Raises: KeenError for a refusal."""
         if not self._has_begun:
             self._has_begun = True
             source = "resume" if self.conversation.history else "startup"
             self._opening = await self.gate.session_started(source)
-        word = await self.gate.before_prompt(text)
+        word = await self.gate.before_prompt(user.text)
         if word.refusal:
             raise KeenError(word.refusal)
-        text = await asyncio.to_thread(self._spelled_out, text)
-        context = "\n\n".join(filter(None, (self._opening, word.context)))
+        if self.extensions is not None:
+            context = self.conversation.toolbox.context
+            user = await self.extensions.spelled_out(user, context, emit)
+        added = "\n\n".join(filter(None, (self._opening, word.context)))
         self._opening = ""
-        return f"{text}\n\n<hook_context>\n{context}\n</hook_context>" if context else text
+        if not added:
+            return user
+        return replace(user, text=f"{user.text}\n\n<hook_context>\n{added}\n</hook_context>")
 
-    def _spelled_out(self, text: str) -> str:
-        """The message that a typed call of a skill or command stands for; `text` if it is none."""
-        message = self.extensions.skills.expand(text) if self.extensions is not None else None
-        return text if message is None else message
+    def listen(self, tell: Callable[[str], None]) -> None:
+        """Hand what the person should know to `tell`, one line each, from now on."""
+        self.gate.listen(tell)
+        if self.extensions is not None:
+            self.extensions.listen(tell)
 
     async def _recorded(self, recorder: Recorder, turn: Turn, user: User, emit: Emit) -> None:
         before = self.usage

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,12 @@ from keen import trust
 from keen._settings import Settings
 from keen.agent.gate import OPEN, Gate
 from keen.choice import Chosen
+from keen.core.events import Emit
+from keen.core.messages import User
 from keen.extend import mcp_config
 from keen.extend.mcp_config import Servers
 from keen.extend.profiles import Profiles, load_profiles
-from keen.extend.skills import Skills, user_folders
+from keen.extend.skills import Skills, SlashEntry, user_folders
 from keen.extend.subagents import Ledger, Parts, Subagents
 from keen.options import Options
 from keen.paths import Paths
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
 
 
 def _nothing(_name: str) -> Tool | None:
+    return None
+
+
+def _unheard(_text: str) -> None:
     return None
 
 
@@ -62,6 +69,8 @@ class Extensions:
     """What subagents spent on models other than the conversation's."""
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     """What requests declare; the tool of the subagents comes with `add_subagents`."""
+
+    _tell: Callable[[str], None] = _unheard
 
     @property
     def undeclared(self) -> Callable[[str], Tool | None]:
@@ -125,6 +134,57 @@ class Extensions:
             return {**own, **self.tools}
 
         return make
+
+    def listen(self, tell: Callable[[str], None]) -> None:
+        """Hand what the person should know to `tell`, one line each, from now on."""
+        self._tell = tell
+
+    @property
+    def commands(self) -> tuple[SlashEntry, ...]:
+        """What a person can call: skills and commands, and prompts of MCP servers that run."""
+        prompts = self.mcp.prompts() if self.mcp is not None else ()
+        rows = [
+            SlashEntry(name, prompt.description, prompt.hint, "mcp", Path(server.origin))
+            for name, prompt, server in prompts
+        ]
+        return (*self.skills.commands, *rows)
+
+    def is_call(self, text: str) -> bool:
+        """True for a text that calls a skill, a command or a prompt of an MCP server."""
+        if self.skills.find(text) is not None:
+            return True
+        if self.mcp is None:
+            return False
+        from keen.extend.mcp_messages import is_prompt
+
+        return is_prompt(text, self.mcp)
+
+    def is_to_spell_out(self, text: str) -> bool:
+        """True where `spelled_out` may change a message of this text."""
+        return "@" in text or self.is_call(text)
+
+    async def spelled_out(self, user: User, context: Context, emit: Emit | None = None) -> User:
+        """What a typed message stands for: called skills and prompts, resources that it names.
+
+        `emit` takes questions to the person; None: a server that would need one is not started.
+        Raises: ToolError where a prompt cannot be had.
+        """
+        typed = user.text
+        message = await asyncio.to_thread(self.skills.expand, typed)
+        if message is not None:
+            user = replace(user, text=message)
+        if "@" not in typed and (message is not None or self.mcp is None):
+            return user
+        from keen.extend import mcp_messages
+
+        if emit is not None:
+            context = replace(context, ask=mcp_messages.asking(emit))
+        if message is None and self.mcp is not None:
+            user = await mcp_messages.with_prompt(user, self.mcp, context)
+        user, notices = await mcp_messages.with_resources(user, typed, self.mcp, context)
+        for notice in notices:
+            self._tell(notice)
+        return user
 
     async def aclose(self) -> None:
         """End what was started."""

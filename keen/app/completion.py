@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from keen import sanitize
+from keen.app import extension_reports
 from keen.app.commands import COMMANDS, find
 from keen.app.fuzzy import ranked
 from keen.app.screens.opening import Opening
@@ -182,10 +183,25 @@ class Completion:
     # Files.
 
     def _matching_files(self, wanted: str) -> list[Suggestion]:
+        """Files, and what MCP servers that run have for `@server:address`."""
         if time.monotonic() - self._files_read > _FILES_SECONDS:
             self._files_read = time.monotonic()
             self._screen.run_quietly(self._read_files(), "files")
-        return [Suggestion(name, name) for name in ranked(wanted, self._files)]
+        self._look()
+        resources = extension_reports.resources(self._screen.engine)
+        words = dict(resources)
+        # A file whose name fits as well comes first: there are more of them.
+        names = ranked(wanted, [*self._files, *(name for name, _ in resources)])
+        return [_mentioned(name, words.get(name, "")) for name in names]
+
+    def _look(self) -> None:
+        """Ask servers that run what they offer, where they were not asked yet."""
+        if extension_reports.is_to_look(self._screen.engine):
+            self._screen.run_quietly(self._learn_offers(), "offers")
+
+    async def _learn_offers(self) -> None:
+        if await extension_reports.look(self._screen.engine):
+            self.update()
 
     async def _read_files(self) -> None:
         files = await self._screen.desk.files()
@@ -197,12 +213,19 @@ class Completion:
 
     def _commands(self, wanted: str) -> list[Suggestion]:
         """Commands that begin so, keen's own first; else what comes near."""
+        self._look()
         entries = slash_entries(self._screen.engine)
         rows = _own_commands(wanted.casefold()) + _added_commands(wanted.casefold(), entries)
         if rows or len(wanted) < 2:
-            return rows
+            # A whole name is meant before a longer one that begins with it.
+            return sorted(rows, key=lambda row: row.value[1:].casefold() != wanted.casefold())
         every = {row.value: row for row in (*_own_commands(""), *_added_commands("", entries))}
         return [every[name] for name in ranked(wanted.casefold(), list(every), most=5)]
+
+
+def _mentioned(name: str, words: str) -> Suggestion:
+    shown = sanitize.line(name)
+    return Suggestion(name, shown, sanitize.line(words)) if words else Suggestion(name, shown)
 
 
 def _own_commands(beginning: str) -> list[Suggestion]:

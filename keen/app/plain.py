@@ -121,9 +121,9 @@ class Plain:
         return True
 
     def _is_call(self, text: str) -> bool:
-        """True for a skill or a command of the person's or the project's."""
+        """True for a skill, a command, or a prompt of an MCP server."""
         extensions = self.engine.extensions
-        return extensions is not None and extensions.skills.find(text) is not None
+        return extensions is not None and extensions.is_call(text)
 
     async def _command(self, name: str, argument: str) -> None:
         from keen.app import plain_commands
@@ -151,7 +151,7 @@ class Plain:
         """What is to be known of the engine that is there now."""
         for notice in self.engine.notices:
             say(notice)
-        self.engine.gate.listen(say)
+        self.engine.listen(say)
         if self._opened.asks_trust:
             say("Files of this folder that could take effect are ignored; /trust asks about them.")
         if self._opened.records:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     pass
 
 _DIFF_LINES = 5_000
+_LOOKING = "Looking…"
 _BAR = 50
 
 
@@ -92,6 +93,7 @@ def _show(screen: Opening, title: str, blocks: Sequence[Block]) -> None:
 def help_sheet(screen: Opening, _argument: str) -> None:
     """Keys and commands."""
     from keen.app.commands import COMMANDS
+    from keen.app.skills import slash_entries
 
     by_command: dict[str, list[str]] = {}
     for key, name in screen.desk.early.keymap.items():
@@ -116,7 +118,21 @@ def help_sheet(screen: Opening, _argument: str) -> None:
         )
         for one in COMMANDS
     ]
-    blocks = [Heading("Keys", gap=0), Table(keys, 0), Heading("Commands"), Table(commands, 0)]
+    blocks: list[Block] = [
+        Heading("Keys", gap=0),
+        Table(keys, 0),
+        Heading("Commands"),
+        Table(commands, 0),
+    ]
+    added = [
+        (
+            sanitize.line(f"/{one.name} {one.argument_hint}".rstrip()),
+            sanitize.line(f"{one.description} ({one.scope})".lstrip()),
+        )
+        for one in slash_entries(screen.engine)
+    ]
+    if added:
+        blocks += [Heading("Of yours, of the project and of MCP servers"), Table(added, 0)]
     _show(screen, "Help", blocks)
 
 
@@ -151,32 +167,42 @@ async def diff(screen: Opening, _argument: str) -> None:
     """What has changed in the working tree."""
     cwd = screen.desk.early.cwd
 
-    def ask() -> tuple[bool, str]:
+    def ask() -> tuple[bool, str, str]:
         # git runs the filters that a repository's own configuration names.
         if not trust.is_trusted(Path(cwd), Paths.from_environment()):
-            return False, "/diff asks git, which runs what this folder configures: /trust it first."
-        command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
-        command += ["--no-pager", "diff", "--no-color", "--no-ext-diff", "--no-textconv"]
-        command += ["HEAD", "--"]
-        try:
-            done = subprocess.run(
-                command, cwd=cwd, capture_output=True, timeout=10, check=False,
-                stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return False, f"git cannot tell: {error}"
-        said = done.stdout if done.returncode == 0 else done.stderr
-        return done.returncode == 0, said.decode("utf-8", "replace")
+            words = "/diff asks git, which runs what this folder configures: /trust it first."
+            return False, words, ""
+        plain = ("--no-color", "--no-ext-diff", "--no-textconv")
+        is_told, text = _git(cwd, "diff", *plain, "HEAD", "--")
+        _, others = _git(cwd, "ls-files", "--others", "--exclude-standard") if is_told else ("", "")
+        return is_told, text, others
 
-    is_told, text = await asyncio.to_thread(ask)
+    is_told, text, others = await asyncio.to_thread(ask)
     if not is_told:
         first = text.strip().split("\n")[0] or "git cannot tell."
         screen.notify_person(sanitize.line(first), "warning", 6.0)
         return
-    if not text.strip():
+    blocks: list[Block] = [Diff(text)] if text.strip() else []
+    if others.strip():
+        blocks += [Heading("New files"), Words(sanitize.block(others.rstrip()), gap=0)]
+    if not blocks:
         screen.notify_person("Nothing has changed since the last commit.")
         return
-    _show(screen, "Changes since the last commit", [Diff(text)])
+    _show(screen, "Changes since the last commit", blocks)
+
+
+def _git(cwd: Path, *words: str) -> tuple[bool, str]:
+    """What git says, and whether it could."""
+    command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
+    try:
+        done = subprocess.run(
+            [*command, "--no-pager", *words], cwd=cwd, capture_output=True, timeout=10,
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return False, f"git cannot tell: {error}"
+    said = done.stdout if done.returncode == 0 else done.stderr
+    return done.returncode == 0, said.decode("utf-8", "replace")
 
 
 def permissions(screen: Opening, _argument: str) -> None:
@@ -209,8 +235,12 @@ async def config(screen: Opening, _argument: str) -> None:
 
 async def doctor(screen: Opening, _argument: str) -> None:
     """Check the installation."""
-    screen.notify_person("Looking…")
-    _show(screen, "Doctor", [Words(sanitize.block(await screen.desk.report("doctor")))])
+    screen.notify_person(_LOOKING, seconds=60.0)
+    try:
+        found = await screen.desk.report("doctor")
+    finally:
+        screen.notices.dismiss(_LOOKING)
+    _show(screen, "Doctor", [Words(sanitize.block(found))])
 
 
 def listed(screen: Opening, title: str, rows: list[tuple[str, str]], empty: str) -> None:
@@ -234,6 +264,9 @@ async def tasks(screen: Opening, argument: str) -> None:
             return
         await engine.jobs.stop(int(number))
         screen.notify_person(f"Task {number.strip()} is stopped.")
+        return
+    if argument.strip():
+        screen.notify_person("/tasks takes nothing or stop NUMBER.", "warning")
         return
     blocks: list[Block] = []
     for job in engine.jobs.all():

@@ -12,7 +12,8 @@ from keen.app.blocks import Block, Words
 from keen.app.reports import Heading, Table
 from keen.app.screens.opening import Opening
 from keen.app.units import several
-from keen.core.errors import ConfigError
+from keen.core.errors import ConfigError, ToolError
+from keen.core.messages import User
 
 if TYPE_CHECKING:
     from keen.engine import Engine
@@ -27,22 +28,33 @@ def skills_of(engine: Engine | None) -> Skills | None:
 
 
 def slash_entries(engine: Engine | None) -> Sequence[SlashEntry]:
-    """What skills and commands add to the menu behind a slash."""
-    found = skills_of(engine)
-    return found.commands if found is not None else ()
+    """What skills, commands and MCP servers add to the menu behind a slash."""
+    extensions = engine.extensions if engine is not None else None
+    return extensions.commands if extensions is not None else ()
 
 
 def is_call(engine: Engine | None, text: str) -> bool:
-    """True for a text that calls a skill or a command of the person's or the project's."""
-    found = skills_of(engine)
-    return found is not None and found.find(text) is not None
+    """True for a text that calls a skill, a command, or a prompt of an MCP server."""
+    extensions = engine.extensions if engine is not None else None
+    return extensions is not None and extensions.is_call(text)
 
 
-async def expanded(engine: Engine | None, text: str) -> str:
-    """The message that `text` stands for."""
-    found = skills_of(engine)
-    message = await asyncio.to_thread(found.expand, text) if found is not None else None
-    return message if message is not None else text
+def is_to_spell_out(engine: Engine | None, text: str) -> bool:
+    """True for a text that a running turn cannot take as it is typed."""
+    extensions = engine.extensions if engine is not None else None
+    return extensions is not None and extensions.is_to_spell_out(text)
+
+
+async def spelled_out(screen: Opening, user: User) -> User | None:
+    """The message that a typed one stands for; None where it cannot be had, which is told."""
+    engine = screen.engine
+    if engine is None or engine.extensions is None:
+        return user
+    try:
+        return await engine.extensions.spelled_out(user, engine.conversation.toolbox.context)
+    except ToolError as error:
+        screen.say(sanitize.line(str(error)), "warning")
+        return None
 
 
 async def skills(screen: Opening, argument: str) -> None:

@@ -144,7 +144,7 @@ def _limit(engine: Engine, parsed: argparse.Namespace) -> None:
 def _announce(opened: Opened) -> None:
     for notice in opened.engine.notices:
         say(f"keen run: {notice}")
-    opened.engine.gate.listen(lambda text: say(f"keen run: {text}"))
+    opened.engine.listen(lambda text: say(f"keen run: {text}"))
 
 
 async def _closed(engine: Engine) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from keen.core.errors import ToolError
 from keen.core.messages import Json, JsonObject
 from keen.extend._mcp_log import ServerLog
-from keen.extend._mcp_text import ToolText, visible
+from keen.extend._mcp_text import PromptText, ResourceText, ToolText, visible
 from keen.extend.mcp_config import ServerConfig
 from keen.wire._sdk import loaded
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from keen.extend._mcp_link import Link
 
 MOST_TOOLS: Final = 10_000
+_MOST_OFFERED: Final = 2_000
+"""Resources of one server, and as many prompts."""
 _LINK: Final = "keen.extend._mcp_link"
 """The module that imports the SDK, which takes most of a second."""
 _CLOSING: Final = 3.0
@@ -54,6 +56,14 @@ class Surroundings:
     limits: Limits = Limits()
 
 
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What a server has beside its tools, as far as it was looked at."""
+
+    resources: tuple[ResourceText, ...] = ()
+    prompts: tuple[PromptText, ...] = ()
+
+
 class LinkEnded(Exception):
     """The server went away before it answered."""
 
@@ -70,6 +80,8 @@ class Run:
     why: str = ""
     is_stale: bool = True
     """Its tools were not listed, or it said that they changed."""
+    has_looked: bool = False
+    """Its resources and prompts were listed, and it did not say since that they changed."""
 
     def end(self, why: str) -> None:
         """No more calls; the first reason counts."""
@@ -92,6 +104,8 @@ class Connection:
         self._starts: deque[float] = deque()
         self._listing = asyncio.Lock()
         self._is_closed = False
+        self.offers = Offers()
+        self._looking = asyncio.Lock()
 
     @property
     def seconds(self) -> float:
@@ -104,6 +118,11 @@ class Connection:
         run = self._run
         return run is not None and run.ready.done() and not run.ended.is_set()
 
+    @property
+    def is_to_look(self) -> bool:
+        """True while it runs and was not asked yet for what it has beside tools."""
+        return self._run is not None and self.is_running and not self._run.has_looked
+
     async def tools(self) -> tuple[ToolText, ...]:
         """Its tools; the same object until it says that they changed. Raises: ToolError."""
         async with self._listing:
@@ -112,7 +131,7 @@ class Connection:
                 run.is_stale = False
                 try:
                     async with asyncio.timeout(self._around.limits.connect):
-                        found = await link.list_tools(MOST_TOOLS)
+                        found = await link.listed("tools", MOST_TOOLS)
                 except TimeoutError:
                     run.is_stale = True
                     raise ToolError(
@@ -143,6 +162,23 @@ class Connection:
     async def link(self) -> Link:
         """The running server, started where it is not. Raises: ToolError."""
         return (await self._linked())[0]
+
+    async def look(self) -> None:
+        """List what a running server offers, once; starts nothing. Raises: ToolError."""
+        async with self._looking:
+            run = self._run
+            if run is None or not self.is_running or run.has_looked:
+                return
+            run.has_looked = True
+            link = run.ready.result()
+            try:
+                async with asyncio.timeout(self._around.limits.connect):
+                    resources = await link.listed("resources", _MOST_OFFERED)
+                    prompts = await link.listed("prompts", _MOST_OFFERED)
+            except (TimeoutError, LinkEnded):
+                name = self.config.name
+                raise ToolError(f"The MCP server {name} did not say what it offers.") from None
+            self.offers = await asyncio.to_thread(_offers, resources, prompts)
 
     async def aclose(self) -> None:
         """End it and everything it started. It is never started again."""
@@ -226,6 +262,16 @@ def _texts(found: Iterable[Json]) -> tuple[ToolText, ...]:
         if tool is not None:
             tools.setdefault(tool.name, tool)
     return tuple(tools.values())
+
+
+def _offers(resources: Iterable[Json], prompts: Iterable[Json]) -> Offers:
+    """What could be read, each name and address once."""
+    found = (ResourceText.read(value) for value in resources)
+    named = (PromptText.read(value) for value in prompts)
+    return Offers(
+        tuple({each.uri: each for each in found if each is not None}.values()),
+        tuple({each.name: each for each in named if each is not None}.values()),
+    )
 
 
 def _leaves(error: BaseException | None) -> list[BaseException]:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import anyio
 import mcp_types
@@ -24,8 +24,10 @@ from keen.extend._mcp_http import client, http_transport, sse_transport
 from keen.extend._mcp_log import ServerLog
 from keen.extend._mcp_process import ServerProcess
 from keen.extend._mcp_stdio import StdioTransport
-from keen.extend._mcp_text import PromptText, visible
+from keen.extend._mcp_text import visible
 from keen.extend.mcp_config import ServerConfig
+
+Listed: TypeAlias = Literal["tools", "resources", "prompts"]
 
 _MOST_PAGES: Final = 200
 _MOST_WORDS: Final = 2_000
@@ -44,14 +46,17 @@ class Link:
         self._session = session
         self._dispatcher = dispatcher
 
-    async def list_tools(self, most: int) -> list[Json]:
-        """The entries of `tools/list`, all pages, `most` at most."""
+    async def listed(self, what: Listed, most: int) -> list[Json]:
+        """The entries of a list, all pages, `most` at most; none where it is not offered."""
         found: list[Json] = []
         cursor: str | None = None
+        offered = self._session.server_capabilities
+        if what != "tools" and offered is not None and getattr(offered, what) is None:
+            return found
         for _ in range(_MOST_PAGES):
-            page = await self._asked(self._tools_page(cursor))
-            tools = page.get("tools")
-            found.extend(tools if isinstance(tools, list) else ())
+            page = await self._asked(self._page(what, cursor))
+            entries = page.get(what)
+            found.extend(entries if isinstance(entries, list) else ())
             following = page.get("nextCursor")
             if not isinstance(following, str) or not following or len(found) >= most:
                 break
@@ -102,33 +107,28 @@ class Link:
         answer = self._session.send_request(request, mcp_types.ReadResourceResult)
         return (await self._asked(answer)).contents
 
-    async def list_prompts(self) -> tuple[PromptText, ...]:
-        """The first page of its prompts, what no person sees left out of their texts."""
-        request = mcp_types.ListPromptsRequest()
-        found = await self._asked(self._session.send_request(request, mcp_types.ListPromptsResult))
-        return tuple(
-            PromptText(
-                prompt.name,
-                visible(prompt.description or "")[0],
-                tuple((each.name, bool(each.required)) for each in prompt.arguments or ()),
-            )
-            for prompt in found.prompts
-        )
-
-    async def render_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
-        """The texts of a prompt's messages; parts that are no text are named."""
+    async def prompt(
+        self, name: str, arguments: Mapping[str, str]
+    ) -> list[mcp_types.PromptMessage]:
+        """The messages of a prompt, its arguments filled in."""
         parameters = mcp_types.GetPromptRequestParams(name=name, arguments={**arguments})
         request = mcp_types.GetPromptRequest(params=parameters)
-        found = await self._asked(self._session.send_request(request, mcp_types.GetPromptResult))
-        return "\n\n".join(_words(message.content) for message in found.messages)
+        answer = self._session.send_request(request, mcp_types.GetPromptResult)
+        return (await self._asked(answer)).messages
 
-    async def _tools_page(self, cursor: str | None) -> JsonObject:
+    async def _page(self, what: Listed, cursor: str | None) -> JsonObject:
         if self._session.discover_result is None:
-            # Thousands of tools take the SDK's own validation longer than the screen can wait.
+            # Thousands of entries take the SDK's own validation longer than the screen can wait.
             params = {"cursor": cursor} if cursor else None
-            return await self._dispatcher.send_raw_request("tools/list", params)
+            return await self._dispatcher.send_raw_request(f"{what}/list", params)
         parameters = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
-        result = await self._session.list_tools(params=parameters)
+        match what:
+            case "tools":
+                result = await self._session.list_tools(params=parameters)
+            case "resources":
+                result = await self._session.list_resources(params=parameters)
+            case "prompts":
+                result = await self._session.list_prompts(params=parameters)
         return cast("JsonObject", result.model_dump(mode="json", by_alias=True))
 
     async def _asked(self, answer: Awaitable[_Answer]) -> _Answer:
@@ -157,8 +157,16 @@ async def serve(config: ServerConfig, around: Surroundings, log: ServerLog, run:
     """
 
     async def heard(message: IncomingMessage) -> None:
-        if isinstance(message, mcp_types.ToolListChangedNotification):
-            run.is_stale = True
+        match message:
+            case mcp_types.ToolListChangedNotification():
+                run.is_stale = True
+            case (
+                mcp_types.ResourceListChangedNotification()
+                | mcp_types.PromptListChangedNotification()
+            ):
+                run.has_looked = False
+            case _:
+                return
 
     async def roots(context: ClientRequestContext) -> mcp_types.ListRootsResult:
         named = [(FileUrl(root.as_uri()), root.name or str(root)) for root in around.roots]
@@ -205,16 +213,6 @@ async def _transport(
     )
     opened = http_transport if config.transport == "http" else sse_transport
     return opened(config.url, ready_client)
-
-
-def _words(content: mcp_types.ContentBlock) -> str:
-    match content:
-        case mcp_types.TextContent(text=text):
-            return visible(text)[0]
-        case mcp_types.EmbeddedResource(resource=mcp_types.TextResourceContents(text=text)):
-            return visible(text)[0]
-        case _:
-            return f"[{content.type}]"
 
 
 def _progress(done: float, total: float | None, message: str | None) -> str:

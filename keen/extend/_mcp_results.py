@@ -52,6 +52,19 @@ def contents(
     return Outcome("\n\n".join(texts) or "(an empty resource)", images=tuple(images))
 
 
+def prompt(messages: list[mcp_types.PromptMessage], scratch: Path) -> Outcome:
+    """What the messages of a prompt say, in their order, and the pictures in them. Blocking."""
+    texts: list[str] = []
+    images: list[Image] = []
+    for message in messages:
+        text, picture = _part(message.content, scratch)
+        if picture is not None and len(images) < _MOST_IMAGES:
+            images.append(picture)
+        if text:
+            texts.append(text)
+    return Outcome("\n\n".join(texts), images=tuple(images))
+
+
 def _part(part: mcp_types.ContentBlock, scratch: Path) -> tuple[str, Image | None]:
     match part:
         case mcp_types.TextContent(text=text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
@@ -15,7 +16,7 @@ from keen.extend._mcp_connection import Connection, LinkEnded, Surroundings
 from keen.extend._mcp_names import tool_names
 from keen.extend._mcp_schema import checked
 from keen.extend._mcp_store import Store
-from keen.extend._mcp_text import PromptText, ToolText, difference, visible
+from keen.extend._mcp_text import PromptText, ResourceText, ToolText, difference, visible
 from keen.extend.mcp_config import ServerConfig
 from keen.tools.base import Context, Outcome
 
@@ -28,6 +29,7 @@ ALWAYS: Final = "Start it, and remember this"
 ONCE: Final = "Start it for this session"
 USE: Final = "Use the tool as it is now"
 NO: Final = "No"
+_MOST_NAMED: Final = 20
 
 
 class Server:
@@ -131,17 +133,46 @@ class Server:
 
         return await asyncio.to_thread(contents, parts, context.scratch)
 
-    async def prompts(self, ask: Ask) -> tuple[PromptText, ...]:
-        """The prompts it offers. Raises: ToolError."""
-        link = await self._link(ask)
-        async with _within(self.connection.seconds, self.config.name):
-            return await link.list_prompts()
+    @property
+    def mention(self) -> str:
+        """What stands for it behind an @: its name, where that has no blank or colon."""
+        name = self.config.name
+        return name if not re.search(r'[\s:"]', name) else self.part
 
-    async def render_prompt(self, name: str, arguments: Mapping[str, str], ask: Ask) -> str:
-        """A prompt with its arguments filled in, as text. Raises: ToolError."""
-        link = await self._link(ask)
+    @property
+    def resources(self) -> tuple[ResourceText, ...]:
+        """As far as it was looked at."""
+        return self.connection.offers.resources
+
+    @property
+    def prompts(self) -> Mapping[str, PromptText]:
+        """By full name, as far as it was looked at."""
+        texts = {prompt.name: prompt for prompt in self.connection.offers.prompts}
+        return {full: texts[name] for full, name in tool_names(self.part, texts).items()}
+
+    async def prompt(self, full_name: str, ask: Ask) -> PromptText:
+        """A prompt that it offers, looked up at the server. Raises: ToolError."""
+        await self._link(ask)
+        await self.connection.look()
+        found = self.prompts.get(full_name)
+        if found is None:
+            names = ", ".join(f"/{name}" for name in sorted(self.prompts)[:_MOST_NAMED])
+            raise ToolError(
+                f"The MCP server {self.config.name} has no prompt {full_name}. "
+                f"{'It has: ' + names if names else 'It has no prompts at all'}."
+            )
+        return found
+
+    async def render(
+        self, prompt: PromptText, arguments: Mapping[str, str], context: Context
+    ) -> Outcome:
+        """A prompt with its arguments filled in. Raises: ToolError."""
+        link = await self._link(context.ask)
         async with _within(self.connection.seconds, self.config.name):
-            return await link.render_prompt(name, arguments)
+            messages = await link.prompt(prompt.name, arguments)
+        from keen.extend import _mcp_results  # the SDK is there by now
+
+        return await asyncio.to_thread(_mcp_results.prompt, messages, context.scratch)
 
     async def _link(self, ask: Ask) -> Link:
         await self.approve(ask)

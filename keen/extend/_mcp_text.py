@@ -17,6 +17,8 @@ CATALOGUE_BYTES: Final = 1_800
 _WORDS: Final = 60
 """Characters of a description in a list."""
 _DIFFERENCE_BYTES: Final = 4_000
+_MOST_ADDRESS: Final = 2_000
+_MOST_LINE: Final = 200
 _INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb"
@@ -84,6 +86,48 @@ class PromptText:
     name: str
     description: str = ""
     arguments: tuple[tuple[str, bool], ...] = ()
+
+    @classmethod
+    def read(cls, value: Json) -> PromptText | None:
+        """From an entry of `prompts/list`, without what no person sees; None for one unnamed."""
+        if not isinstance(value, dict) or not (name := _word(value, "name")):
+            return None
+        arguments = value.get("arguments")
+        taken = (
+            [each for each in arguments if isinstance(each, dict)]
+            if isinstance(arguments, list)
+            else []
+        )
+        return cls(
+            name,
+            _line(_word(value, "description") or _word(value, "title")),
+            tuple((_word(one, "name"), one.get("required") is True) for one in taken),
+        )
+
+    @property
+    def hint(self) -> str:
+        """Its arguments for a menu, those that may be left out in brackets."""
+        names = (name if is_needed else f"[{name}]" for name, is_needed in self.arguments)
+        return _line(" ".join(names))
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceText:
+    """A resource that a server offers, by its address."""
+
+    uri: str
+    name: str = ""
+    description: str = ""
+
+    @classmethod
+    def read(cls, value: Json) -> ResourceText | None:
+        """From an entry of `resources/list`; None for an address that nobody could type."""
+        if not isinstance(value, dict) or not (uri := _word(value, "uri")):
+            return None
+        if len(uri) > _MOST_ADDRESS or not uri.isprintable() or visible(uri)[1]:
+            return None
+        name = _line(_word(value, "title") or _word(value, "name"))
+        return cls(uri, name, _line(_word(value, "description")))
 
 
 def visible(text: str) -> tuple[str, int]:
@@ -187,6 +231,16 @@ def _unknown(part: str) -> str:
 
 def _short(part: str, tools: Sequence[tuple[str, ToolText]]) -> Iterable[str]:
     return (name.removeprefix(f"mcp__{part}__") for name, _ in tools)
+
+
+def _word(value: JsonObject, name: str) -> str:
+    word = value.get(name)
+    return word if isinstance(word, str) else ""
+
+
+def _line(text: str) -> str:
+    """One line of bounded length for a menu."""
+    return " ".join(visible(text)[0].split())[:_MOST_LINE]
 
 
 def _lines(tool: ToolText) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from keen.extend._mcp_connection import Limits, Surroundings
 from keen.extend._mcp_names import PREFIX, server_names, split
 from keen.extend._mcp_server import Ask, Server
 from keen.extend._mcp_store import Store
-from keen.extend._mcp_text import ToolText, catalogue, first_words, full_text
+from keen.extend._mcp_text import PromptText, ToolText, catalogue, first_words, full_text
 from keen.extend.mcp_config import ServerConfig
 from keen.paths import Paths
 from keen.tools._arguments import Arguments, parse, tool_spec
@@ -46,6 +47,9 @@ class ServerStatus:
     tools: tuple[str, ...]
     """Full names, as far as known."""
     log: Path
+    resources: int = 0
+    """As far as it was asked for them."""
+    prompts: int = 0
 
 
 class McpServers:
@@ -102,6 +106,48 @@ class McpServers:
         named = (each for each in self._servers.values() if each.config.name == name)
         return next(named, self._servers.get(name))
 
+    def server_of(self, part: str) -> Server | None:
+        """A server by the part that stands for it in the names of its tools and prompts."""
+        return self._servers.get(part)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As they are configured."""
+        return tuple(server.config.name for server in self._servers.values())
+
+    @property
+    def is_to_look(self) -> bool:
+        """True where `look` would ask somebody."""
+        return any(server.connection.is_to_look for server in self._servers.values())
+
+    async def look(self) -> None:
+        """Learn what running servers offer beside tools; starts none, and fails silently."""
+
+        async def one(server: Server) -> None:
+            with contextlib.suppress(ToolError):
+                await server.connection.look()
+
+        async with asyncio.TaskGroup() as tasks:
+            for server in self._servers.values():
+                if server.connection.is_to_look:
+                    tasks.create_task(one(server))
+
+    def resources(self) -> tuple[tuple[str, str], ...]:
+        """What can be named in a message, `server:address`, and a few words on each."""
+        return tuple(
+            (f"{server.mention}:{each.uri}", each.description or each.name)
+            for server in self._servers.values()
+            for each in server.resources
+        )
+
+    def prompts(self) -> tuple[tuple[str, PromptText, ServerConfig], ...]:
+        """What can be called, as `/` and the full name, with the server that has it."""
+        return tuple(
+            (name, prompt, server.config)
+            for server in self._servers.values()
+            for name, prompt in sorted(server.prompts.items())
+        )
+
     async def aclose(self) -> None:
         """End every server and all they started, side by side."""
         async with asyncio.TaskGroup() as tasks:
@@ -128,6 +174,8 @@ class McpServers:
             connection.failure if state == "ended" else "",
             tuple(server.tools),
             connection.log.path,
+            len(server.resources),
+            len(server.prompts),
         )
 
 

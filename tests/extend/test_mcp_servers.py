@@ -298,12 +298,12 @@ async def test_resources_are_read_and_prompts_are_filled_in(place: McpPlace) -> 
         assert server is not None
         context = Context(place.work, (place.work,), place.work)
         read = await server.read_resource("file:///a", context)
-        prompts = await server.prompts(context.ask)
-        words = await server.render_prompt("greet", {"who": "Ada"}, context.ask)
+        prompt = await server.prompt("mcp__test__greet", context.ask)
+        said = await server.render(prompt, {"who": "Ada"}, context)
 
     assert "what file:///a holds" in read.output
-    assert [(prompt.name, prompt.arguments) for prompt in prompts] == [("greet", (("who", True),))]
-    assert words == "Greet Ada."
+    assert (prompt.name, prompt.hint) == ("greet", "who [how]")
+    assert said.output.startswith("Greet Ada warmly.")
 
 
 async def test_resources_of_an_unapproved_server_are_not_read(place: McpPlace) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from textual import events
@@ -13,7 +12,7 @@ from keen.app.desk import Desk
 from keen.app.look import Look
 from keen.app.messages import PermissionWanted
 from keen.app.screens.asking import Asking
-from keen.app.skills import expanded, is_call, slash_entries
+from keen.app.skills import is_call, is_to_spell_out, slash_entries, spelled_out
 from keen.app.widgets.permission import SHORT
 from keen.core.messages import User
 
@@ -76,7 +75,7 @@ class ChatScreen(Asking):
     def _do_send(self) -> bool:
         if self.writing:
             self.written()
-        elif self.suggestions.chosen is not None and self.completion.takes_enter:
+        elif self.completion.takes_enter:
             self.completion.accept()
         else:
             self.submit(self.prompt.text)
@@ -318,14 +317,15 @@ class ChatScreen(Asking):
         self._steer_message(self.prompt.chips.message(text))
 
     def _steer_message(self, message: User) -> None:
-        if is_call(self.engine, message.text):
+        if is_to_spell_out(self.engine, message.text):
             self.run_quietly(self._steer_expanded(message), "steer")
         else:
             self._deliver(message)
 
     async def _steer_expanded(self, message: User) -> None:
         """A turn that runs takes messages as they are: what this one calls is read here."""
-        self._deliver(replace(message, text=await expanded(self.engine, message.text)))
+        if (spelled := await spelled_out(self, message)) is not None:
+            self._deliver(spelled)
 
     def _deliver(self, message: User) -> None:
         turn = self.engine.turn if self.engine is not None else None
