@@ -30,7 +30,7 @@ def available(engine: Engine) -> AvailableCommandsUpdate:
     if engine.extensions is not None:
         rows += [
             (one.name, sanitize.line(one.description), sanitize.line(one.argument_hint))
-            for one in engine.extensions.skills.commands
+            for one in engine.extensions.commands
         ]
     return AvailableCommandsUpdate(
         session_update="available_commands_update",
@@ -42,8 +42,8 @@ def available(engine: Engine) -> AvailableCommandsUpdate:
 
 
 def is_custom(engine: Engine, text: str) -> bool:
-    """True for a call of a skill or command; the engine spells it out."""
-    return engine.extensions is not None and engine.extensions.skills.find(text) is not None
+    """True for a call of a skill, a command or an MCP prompt; the engine spells it out."""
+    return engine.extensions is not None and engine.extensions.is_call(text)
 
 
 def _input(hint: str) -> AvailableCommandInput | None:
