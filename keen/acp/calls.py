@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from typing import Final, TypeAlias
 
@@ -16,7 +17,7 @@ from acp.schema import (
     ToolKind,
 )
 
-from keen.acp.words import title
+from keen.acp.words import content, title, verbatim
 from keen.agent.toolbox import Toolbox
 from keen.core.errors import ToolError
 from keen.core.messages import Json, JsonObject
@@ -52,6 +53,8 @@ _TITLES: Final = {
     "web_fetch": ("Fetch", "url"),
 }
 _STATUSES: Final[dict[str, PlanEntryStatus]] = {"active": "in_progress", "done": "completed"}
+_IN_TITLE: Final = 120
+"""Characters of an argument that a title surely shows whole."""
 _MOST_BEFORE: Final = 1024 * 1024
 """Bytes of an old file that is shown beside the new one."""
 
@@ -62,10 +65,8 @@ def kind_of(name: str) -> ToolKind:
 
 def title_of(name: str, arguments: JsonObject) -> str:
     """What the call does, in a line."""
-    verb, field = _TITLES.get(name, (name, ""))
-    subject = _text(arguments, field) or next(
-        (value for value in arguments.values() if isinstance(value, str)), ""
-    )
+    verb, _field = _TITLES.get(name, (name, ""))
+    subject = _subject(name, arguments)
     if name == "grep" and (place := _text(arguments, "path")):
         subject += f" in {place}"
     return title(f"{verb} {subject}") or name
@@ -101,6 +102,22 @@ def changes_of(
         and isinstance(old := edit.get("old"), str)
         and isinstance(new := edit.get("new"), str)
     ]
+
+
+def spelled_out(name: str, arguments: JsonObject) -> list[Content]:
+    """All that a call asks for, where its title and its changes do not say it."""
+    if kind_of(name) == "edit":
+        return []
+    rest, subject = dict(arguments), _subject(name, arguments)
+    shown: list[str] = []
+    if name == "bash":
+        shown.append(verbatim(_text(rest, "command")))
+        rest.pop("command", None)
+    elif [*rest.values()] == [subject] and len(subject) <= _IN_TITLE:
+        return []
+    if rest:
+        shown.append(verbatim(json.dumps(rest, ensure_ascii=False, indent=2)))
+    return [content(text) for text in shown if text]
 
 
 def plan_of(arguments: JsonObject) -> list[PlanEntry] | None:
@@ -141,6 +158,14 @@ async def content_before(arguments: JsonObject, toolbox: Toolbox) -> str | None:
 
 def absolute(path: str, cwd: str) -> str:
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+
+
+def _subject(name: str, arguments: JsonObject) -> str:
+    """The argument that a title speaks of."""
+    _verb, field = _TITLES.get(name, (name, ""))
+    return _text(arguments, field) or next(
+        (value for value in arguments.values() if isinstance(value, str)), ""
+    )
 
 
 def _text(values: JsonObject, name: str) -> str:

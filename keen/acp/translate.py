@@ -34,7 +34,16 @@ from acp.schema import (
 )
 
 from keen import sanitize
-from keen.acp.calls import TODO, Content, changes_of, kind_of, locations_of, plan_of, title_of
+from keen.acp.calls import (
+    TODO,
+    Content,
+    changes_of,
+    kind_of,
+    locations_of,
+    plan_of,
+    spelled_out,
+    title_of,
+)
 from keen.acp.words import content, fenced, said, thought
 from keen.core.events import (
     CompactionApplied,
@@ -206,17 +215,18 @@ class Translator:
             yield self._compacted("Compaction cancelled.", "failed")
 
     def question(self, event: PermissionRequested) -> ToolCallUpdate:
-        """The call of a permission request, its reason above what it would change."""
+        """The call of a permission request, its reason above what it would do or change."""
         call = event.call
         who = f" (agent {event.agent})" if event.agent else ""
         reason = sanitize.block(event.reason)
         changes = changes_of(call.name, call.input, self.cwd, self.before.get(call.id))
+        details = spelled_out(call.name, call.input)
         return ToolCallUpdate(
             tool_call_id=self._open.get(call.id, call.id),
             title=title_of(call.name, call.input) + who,
             kind=kind_of(call.name),
             status="pending",
-            content=[content(f"Permission is needed: {reason}"), *changes],
+            content=[content(f"Permission is needed: {reason}"), *details, *changes],
             locations=locations_of(call.name, call.input, self.cwd),
             raw_input=call.input,
         )

@@ -17,6 +17,7 @@ from keen import sanitize
 
 _TICKS: Final = re.compile(r"`{3,}")
 _MOST_TITLE: Final = 200
+_MOST_VERBATIM: Final = 16 * 1024
 
 
 def text_block(text: str) -> TextContentBlock:
@@ -44,15 +45,29 @@ def content(text: str) -> ContentToolCallContent:
 
 def fenced(text: str) -> str:
     """Output as a code block that nothing in it can close."""
-    shown = sanitize.plain(text).strip("\n")
-    if not shown.strip():
-        return ""
-    longest = max((len(run) for run in _TICKS.findall(shown)), default=2)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{shown}\n{fence}"
+    return _block(sanitize.plain(text))
+
+
+def verbatim(text: str) -> str:
+    """What somebody decides about, as a code block: nothing of it is hidden or dropped unsaid."""
+    left_out = len(text) - _MOST_VERBATIM
+    if left_out > 0:
+        half = _MOST_VERBATIM // 2
+        note = f"\n[… {left_out:,} characters are not shown here …]\n"
+        text = f"{text[:half]}{note}{text[-half:]}"
+    return _block(sanitize.block(text))
 
 
 def title(text: str) -> str:
     """One harmless line, not too long."""
     shown = sanitize.line(" ".join(text.split()))
     return shown if len(shown) <= _MOST_TITLE else shown[: _MOST_TITLE - 1] + "…"
+
+
+def _block(shown: str) -> str:
+    shown = shown.strip("\n")
+    if not shown.strip():
+        return ""
+    longest = max((len(run) for run in _TICKS.findall(shown)), default=2)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{shown}\n{fence}"

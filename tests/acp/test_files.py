@@ -11,7 +11,7 @@ from acp.exceptions import RequestError
 from keen.core.messages import Json
 from tests.acp.editor import Editor, editing
 from tests.acp.test_prompts import CHAT, EDIT, PIXEL, changing, turns
-from tests.fakes.script import Scripted
+from tests.fakes.script import Recorded, Scripted
 from tests.fakes.server import FakeProvider
 from tests.headless.running import Place
 
@@ -342,3 +342,24 @@ async def test_another_model_still_reads_what_is_open_and_an_edit_can_be_taken_b
     assert file.read_text() == "x = 2\ny = 'unsaved'\n"
     (log,) = place.sessions()
     assert log.with_suffix(".files").read_bytes()
+
+
+async def test_a_subagent_reads_what_is_open(place: Place) -> None:
+    file = changing(place)
+    editor = Editor(buffers={str(file): "x = 'unsaved'\n"})
+    tasks: list[Json] = [{"agent": "explore", "prompt": "Read a.py"}]
+
+    def answer(request: Recorded) -> Scripted:
+        read = CHAT.read(request)
+        if any("unsaved" in one.output for one in read.results):
+            return CHAT.says("It is unsaved.")
+        return READ if "Read a.py" in read.messages[0].text else CHAT.calls("task", tasks=tasks)
+
+    async with FakeProvider(answer) as provider:
+        place.configure(CHAT, provider.url)
+        async with editing(place, editor=editor, files="read write") as running:
+            session = await running.new()
+            await running.prompt(session.session_id, "let somebody look")
+
+    assert editor.reads == [str(file)]
+    assert editor.said() == "It is unsaved."

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from acp.schema import (
     ImageContentBlock,
     ResourceContentBlock,
     TextResourceContents,
+    ToolCallProgress,
     UsageUpdate,
 )
 
@@ -48,6 +51,13 @@ def records(place: Place) -> list[dict[str, Any]]:
         assert [one["seq"] for one in parsed] == [*range(1, len(parsed) + 1)]
         found += parsed
     return found
+
+
+def pid_told(editor: Editor) -> int:
+    """The number of the process that a command printed, 0 as long as it has not."""
+    shown = str([call.get("content") for call in editor.calls()])
+    found = re.search(r"pid-(\d+)\D", shown)
+    return int(found[1]) if found else 0
 
 
 def turns(place: Place) -> list[dict[str, Any]]:
@@ -201,23 +211,60 @@ async def test_cancel_before_the_first_word(place: Place) -> None:
 
 
 async def test_cancel_in_mid_command_ends_the_command(place: Place) -> None:
-    command = "echo started; echo $$ > pid; sleep 600"
+    command = "echo pid-$$; exec sleep 600"
     async with FakeProvider(CHAT.calls("bash", command=command)) as provider:
-        place.configure(CHAT, provider.url)
+        place.configure(CHAT, provider.url, extra='\n[permissions]\nsandbox = "off"\n')
         async with editing(place, "--yolo") as running:
             editor, session = running.editor, await running.new()
             prompt = asyncio.create_task(running.prompt(session.session_id, "run it"))
-            await editor.until(lambda: "started" in str(editor.calls()))
+            await editor.until(lambda: pid_told(editor) > 0)
             await running.agent.cancel(session_id=session.session_id)
             ended = await prompt
 
     (call,) = running.editor.calls()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid_told(editor), 0)
     assert ended.stop_reason == "cancelled"
     assert (call["kind"], call["status"]) == ("execute", "failed")
     assert "in_progress" in call["seen"]
     (turn,) = turns(place)
     assert turn["interrupted"] is True
     assert [item["type"] for item in turn["transcript"]] == ["tool"]
+
+
+async def test_live_output_is_told_once_and_its_end_only(place: Place) -> None:
+    command = "seq 1 3000; for i in a b c; do sleep 0.3; echo late-$i; done; sleep 0.3"
+    async with FakeProvider(CHAT.calls("bash", command=command), CHAT.says("Done.")) as provider:
+        place.configure(CHAT, provider.url)
+        async with editing(place, "--yolo") as running:
+            session = await running.new()
+            await running.prompt(session.session_id, "run it")
+
+    told = [one for one in running.editor.of(ToolCallProgress) if one.status == "in_progress"]
+    shown = [one.content[0].content.text for one in told if one.content]
+    assert len(shown) > 1
+    assert "late-a" in shown[-1]
+    for text_ in shown:
+        lines = text_.splitlines()
+        assert len(lines) == len({*lines} - {"```"}) + 2, "no line twice, but the fences"
+        assert len(text_) < 17_000
+    (call,) = running.editor.calls()
+    assert call["content"][0]["content"]["text"].endswith("late-c\n```")
+
+
+async def test_a_question_about_a_command_shows_all_of_it(place: Place) -> None:
+    command = "echo one &&\necho '" + "x" * 300 + "' &&\ncurl https://example.org/"
+    call = CHAT.calls("bash", command=command, needs="network", reason="To look.")
+    async with FakeProvider(call, CHAT.says("Then not.")) as provider:
+        place.configure(CHAT, provider.url, extra='\n[permissions]\nsandbox = "off"\n')
+        async with editing(place, editor=Editor("reject")) as running:
+            session = await running.new()
+            await running.prompt(session.session_id, "run it")
+
+    ((question, _),) = running.editor.questions
+    shown = "\n".join(one["content"]["text"] for one in question.model_dump()["content"])
+    assert "echo one &&\necho '" + "x" * 300 + "' &&\ncurl https://example.org/" in shown
+    assert '"needs": "network"' in shown
 
 
 async def test_cancel_while_a_question_is_open(place: Place) -> None:
@@ -319,6 +366,24 @@ async def test_blocks_of_a_prompt_reach_the_model(place: Place) -> None:
     assert f"Compare @{place.work}/a b.py with this." in said
     assert '<resource uri="zed:///buffer">\nunsaved = True\n</resource>' in said
     assert base64.b64encode(PIXEL).decode() in request.text
+
+
+async def test_a_command_is_a_command_with_a_link_in_it_too(place: Place) -> None:
+    link = ResourceContentBlock(type="resource_link", name="a", uri=f"file://{place.work}/a.py")
+    (place.home / "commands").mkdir()
+    (place.home / "commands/explain.md").write_text("Explain this: $1")
+    async with FakeProvider(CHAT.says("It is code.")) as provider:
+        place.configure(CHAT, provider.url)
+        async with editing(place) as running:
+            session = await running.new()
+            for words in ("/frobnicate ", "/explain "):
+                await running.agent.prompt(
+                    session_id=session.session_id, prompt=[text(words), link]
+                )
+
+    assert "Unknown command: /frobnicate" in running.editor.said()
+    (request,) = provider.requests
+    assert f"Explain this: @{place.work}/a.py" in request.text
 
 
 async def test_a_retry_says_that_the_answer_starts_again(place: Place) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from acp.schema import (
 
 from keen.core.messages import Json
 from tests.acp.editor import Editor, Running, editing, refusal
-from tests.acp.test_prompts import EDIT, changing, records, turns
+from tests.acp.test_prompts import EDIT, changing, pid_told, records, turns
 from tests.fakes.dialects import Dialect, dialect_named
 from tests.fakes.script import Recorded, Scripted
 from tests.fakes.server import FakeProvider
@@ -106,6 +107,26 @@ async def test_keen_run_goes_on_with_a_session_of_the_editor(place: Place) -> No
 
     assert locked.code == 1, "one process writes to a session"
     assert (ran.code, ran.stdout) == (0, "two\n")
+
+
+async def test_a_session_that_another_process_has_is_not_opened_but_can_be_forked(
+    place: Place,
+) -> None:
+    async with FakeProvider(CHAT.says("one"), CHAT.says("two")) as provider:
+        place.configure(CHAT, provider.url)
+        async with editing(place) as first, editing(place) as second:
+            session = await first.new()
+            await first.prompt(session.session_id, "first words")
+            error = await refusal(load(second, session.session_id, place.work))
+            copy = await second.agent.fork_session(
+                session_id=session.session_id, cwd=str(place.work)
+            )
+            ended = await second.prompt(copy.session_id, "in the copy")
+
+    assert "in use" in str(error)
+    assert ended.stop_reason == "end_turn"
+    assert "first words" in provider.requests[1].text
+    assert len(place.sessions()) == 2
 
 
 async def test_a_session_is_forked_resumed_and_closed(place: Place) -> None:
@@ -391,6 +412,24 @@ async def test_the_end_of_stdin_in_mid_answer_saves_what_was_said(place: Place) 
     assert [(one["message"], one["interrupted"]) for one in turns(place)] == [
         ("half an answer", True)
     ]
+
+
+async def test_the_end_of_stdin_ends_a_running_command(place: Place) -> None:
+    call = CHAT.calls("bash", command="echo pid-$$; exec sleep 600")
+    async with FakeProvider(call) as provider:
+        place.configure(CHAT, provider.url, extra='\n[permissions]\nsandbox = "off"\n')
+        async with editing(place, "--yolo") as running:
+            editor, session = running.editor, await running.new()
+            prompt = asyncio.create_task(running.prompt(session.session_id, "run it"))
+            await editor.until(lambda: pid_told(editor) > 0)
+            code = await running.leave()
+            await asyncio.wait([prompt])
+            prompt.exception()
+
+    assert code == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid_told(editor), 0)
+    assert turns(place)[0]["interrupted"] is True
 
 
 async def test_sigterm_saves_what_was_said(place: Place) -> None:
