@@ -178,7 +178,8 @@ def locate(text: str, context: Context) -> Place:
     place = _resolved(text, context)
     if "\\" in text and not os.path.lexists(place.real):
         original = _unescaped(text)
-        if original != text and os.path.lexists((again := _resolved(original, context)).real):
+        is_other = original != text and "\0" not in original
+        if is_other and os.path.lexists((again := _resolved(original, context)).real):
             return again
     return place
 

@@ -207,6 +207,12 @@ def test_a_name_printed_with_escapes_is_understood_again(context: Context) -> No
         assert locate(name, context).real == path
 
 
+@pytest.mark.parametrize("target", ["a\\x00b", "\\x00\\xff", "\\u0000", "..\\x00/../x"])
+def test_an_escape_that_stands_for_nul_names_no_other_file(target: str, context: Context) -> None:
+    assert locate(target, context).literal.name == Path(target).name
+    assert facts(target, context).kind == "missing"
+
+
 def test_a_printed_name_hides_no_direction_marks() -> None:
     assert printable("a\u202eb\u200b.txt") == r"a\u202eb\u200b.txt"
 
