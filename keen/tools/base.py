@@ -26,6 +26,8 @@ class Access:
     target: str
     needs: Literal["", "network", "outside"] = ""
     """bash only: what the model says the command needs. It can only raise a question."""
+    length: int = 0
+    """web_fetch only: characters of the URL, all of which the host is told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,7 @@ class WebFetch:
         if masked(arguments.url) != arguments.url:
             raise ToolError("This URL holds a key that keen knows. It is never sent anywhere.")
         target = target_of(arguments.url)
+        access = Access("web_fetch", target.host, length=len(target.url))
 
         async def run() -> Outcome:
             try:
@@ -86,7 +87,7 @@ class WebFetch:
                     f"{target.host} gave no whole answer within {_MOST_SECONDS:.0f} s."
                 ) from None
 
-        return PreparedCall((Access("web_fetch", target.host),), run)
+        return PreparedCall((access,), run)
 
     async def _follow(self, target: Target) -> Outcome:
         for _ in range(_MOST_REDIRECTS + 1):

@@ -388,6 +388,16 @@ def test_a_url_that_holds_a_key_is_never_fetched(context: Context) -> None:
             WebFetch().prepare({"url": url}, context)
 
 
+def test_what_a_long_query_would_carry_away_is_asked_about(context: Context) -> None:
+    """G6: an allowed host is no leave to tell it a file."""
+    held = policy(context, ("web_fetch(domain:docs.example.org)",))
+    url = "https://docs.example.org/search?q="
+
+    for query, kind in (("asyncio", "allow"), ("QUtJQQ" * 60, "ask")):
+        made = WebFetch().prepare({"url": url + query}, context)
+        assert held.decide("web_fetch", "net", made.accesses).kind == kind
+
+
 def test_no_host_is_allowed_from_the_start(context: Context) -> None:
     """G1, G2: and a rule for a host is no rule for one that only begins like it."""
     held = policy(context, ("web_fetch(domain:docs.example.org)",))

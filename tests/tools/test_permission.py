@@ -404,6 +404,25 @@ def test_one_yes_to_edits_stands_for_the_workspace_and_not_beyond(
     assert edit(policy, tmp_path / "outside").kind == "ask"
 
 
+def test_a_long_url_is_asked_about_though_its_host_is_allowed(make: Make) -> None:
+    def told(policy: Policy, length: int) -> Verdict:
+        return policy.decide("web_fetch", "net", (Access("web_fetch", "a.org", length=length),))
+
+    ruled, granted = make(("web_fetch(domain:a.org)",)), make()
+    granted.grant("web_fetch", (Access("web_fetch", "a.org"),), SESSION)
+    granted.grant("web_fetch", (Access("web_fetch", "a.org", length=301),), SESSION)
+
+    for policy in (ruled, granted):
+        assert told(policy, 300).kind == "allow"
+        assert told(policy, 301) == Verdict(
+            "ask", "the URL tells a.org 301 characters; read it whole", ("once", "deny")
+        )
+    denied = make(deny=("web_fetch(domain:a.org)",))
+    assert told(denied, 301).kind == "refuse"
+    assert told(make(("web_fetch(domain:a.org)",), is_interactive=False), 301).kind == "refuse"
+    assert told(make(mode="yolo"), 301).kind == "allow"
+
+
 def test_places_hosts_and_tools_are_granted_one_by_one(make: Make, tmp_path: Path) -> None:
     policy = make()
     policy.grant("read_file", (Access("read", "/etc/hostname"),), SESSION)

@@ -132,7 +132,7 @@ def test_urls_are_written_in_one_form(text: str, url: str, host: str) -> None:
 
     assert (target.url, target.host) == (url, host)
     made = WebFetch().prepare({"url": text}, context_in(Path("/")))
-    assert made.accesses == (Access("web_fetch", host),)
+    assert made.accesses == (Access("web_fetch", host, length=len(url)),)
 
 
 @pytest.mark.parametrize(

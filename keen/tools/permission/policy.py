@@ -39,6 +39,8 @@ _log: Final = logging.getLogger(__name__)
 _YOLO_HINT: Final = (
     "in yolo only an allow rule that names it opens it, or a person who is asked in build mode."
 )
+MOST_TOLD: Final = 300
+"""Characters of a URL that a host may be told because it was allowed; more is asked about anew."""
 _RANK: Final = {"allow": 0, "ask": 1, "refuse": 2}
 
 
@@ -243,6 +245,9 @@ class Policy:
         where = "reaches the network" if access.kind == "web_fetch" else "leaves keen"
         if asked := matching("ask"):
             return Verdict("ask", f"the rule {asked.text} ({asked.place}) asks", ONCE)
+        if access.length > MOST_TOLD:
+            told = f"the URL tells {access.target} {access.length:,} characters"
+            return Verdict("ask", f"{told}; read it whole", ONCE)
         if matching("allow"):
             return ALLOW
         question = Verdict("ask", f"{access.target} {where}", ANY, exact)
