@@ -28,12 +28,12 @@ from keen.core.messages import (
     Message,
     Results,
     Text,
-    ToolCall,
     ToolResult,
     Usage,
     User,
     interrupted,
     is_empty,
+    told_apart,
     tool_calls,
     visible_text,
 )
@@ -105,8 +105,8 @@ class Turn:
                     return stop
                 case "overflow":
                     await self._continue_after_full_window(reply.message, emit)
-                case "stop" if calls := tool_calls(reply.message):
-                    await self._run_tools(reply.message, calls, emit)
+                case "stop" if tool_calls(reply.message):
+                    await self._run_tools(told_apart(reply.message), emit)
                     await self._deliver_steering(emit)
                 case "stop":
                     if not await self._goes_on_after(reply.message, emit):
@@ -141,8 +141,9 @@ class Turn:
         except ContextOverflow as refusal:
             raise self.headroom.advised(refusal) from refusal
 
-    async def _run_tools(self, answer: Assistant, calls: tuple[ToolCall, ...], emit: Emit) -> None:
+    async def _run_tools(self, answer: Assistant, emit: Emit) -> None:
         """Append the answer and one result per call, whatever happens: an open call is answered."""
+        calls = tool_calls(answer)
         results: dict[str, ToolResult] = {}
         try:
             await self.dialogue.toolbox.run(calls, emit, results)

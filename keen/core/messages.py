@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -158,6 +158,24 @@ class Usage:
 def tool_calls(message: Assistant) -> tuple[ToolCall, ...]:
     """The calls of an answer, in order."""
     return tuple(part for part in message.parts if isinstance(part, ToolCall))
+
+
+def told_apart(message: Assistant) -> Assistant:
+    """The answer with one id a call; where calls shared one, without the native that repeats it."""
+    ids = [call.id for call in tool_calls(message)]
+    if len(set(ids)) == len(ids):
+        return message
+    parts: list[Part] = []
+    seen: set[str] = set()
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            names = (f"{part.id}_{number}" for number in range(2, len(ids) * 2 + 2))
+            is_free = part.id not in seen
+            new = part.id if is_free else next(n for n in names if n not in seen and n not in ids)
+            seen.add(new)
+            part = replace(part, id=new)
+        parts.append(part)
+    return replace(message, parts=tuple(parts), native=None)
 
 
 def visible_text(message: Assistant) -> str:

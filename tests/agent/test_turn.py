@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,10 +19,11 @@ from keen.core.events import (
     TurnFinished,
     UsageReported,
 )
-from keen.core.messages import Assistant, Results, Text, User, visible_text
+from keen.core.messages import Assistant, JsonObject, Results, Text, User, visible_text
 from keen.tools.base import Outcome
 from tests.agent.playing import FakeTool, a_conversation, a_turn, names, play, until
-from tests.fakes.dialects import Dialect
+from tests.fakes.dialects import USAGE, Dialect
+from tests.fakes.frames import Answer
 from tests.fakes.script import Scripted
 from tests.fakes.server import FakeProvider
 
@@ -85,6 +88,26 @@ async def test_reads_of_one_answer_run_side_by_side_and_keep_their_order(
         results = dialect.read(provider.requests[1]).results
 
     assert [result.output for result in results] == ["read a", "read b"]
+
+
+async def test_calls_that_share_an_id_get_their_own_results(
+    dialect: Dialect, tmp_path: Path
+) -> None:
+    async def tell(arguments: JsonObject) -> Outcome:
+        return Outcome(f"read {arguments['path']}")
+
+    one, two = (dialect.call("read_file", json.dumps({"path": path})) for path in ("a", "b"))
+    shared = replace(two, id=one.id or "twice")
+    answer = dialect.answers(Answer(calls=(replace(one, id=shared.id), shared), usage=USAGE))
+    async with FakeProvider(answer, dialect.says("done")) as provider:
+        seen = await play(a_turn(dialect, provider, tmp_path, FakeTool(act=tell)))
+        results = dialect.read(provider.requests[1]).results
+
+    told = [event.result.call_id for event in seen if isinstance(event, ToolFinished)]
+    assert len(set(told)) == 2
+    assert [result.output for result in results] == ["read a", "read b"]
+    assert len({result.call_id for result in results}) == 2
+    assert provider.violations == []
 
 
 async def test_writes_of_one_answer_run_one_after_another(dialect: Dialect, tmp_path: Path) -> None:
