@@ -26,10 +26,15 @@ from keen.wire._encoded import Remembered
 
 NO_IMAGES: Final = "[An image was left out: this model takes none.]"
 """What a model that takes no images reads in the place of one."""
-_LONGEST_ID: Final = 64
+_LONGEST: Final = 64
 _REFUSED: Final = re.compile(r"[^A-Za-z0-9_-]")
 _rewritten: Final = Remembered[Message]()
 """Rewrites made before: the same message gives the same object, so encodings of it stay valid."""
+
+
+def sendable_name(name: str) -> str:
+    """A tool's name as strict servers take it back, whatever the model made up."""
+    return _REFUSED.sub("_", name)[:_LONGEST] or "unnamed"
 
 
 def handed_off(
@@ -39,8 +44,9 @@ def handed_off(
 
     Afterwards a `native` is this wire's own and may be spliced in; every answer has text or calls;
     each answer with calls is followed by its `Results`, one a call, in call order, and there are
-    no other `Results`. An earlier message is never rewritten because of a later one, except that
-    an answer's results move to it. A message that needs no change is returned as it is.
+    no other `Results`; each call has a name that strict servers take. An earlier message is never
+    rewritten because of a later one, except that an answer's results move to it. A message that needs no
+    change is returned as it is.
     """
     owner = None if drop_natives else (provider, dialect, model)
     kept: list[Message] = []
@@ -130,12 +136,12 @@ class _Ids:
 
     def normal(self, call_id: str) -> str:
         """At most 64 characters of A-Z, a-z, 0-9, _ and -, and unlike any id before."""
-        base = _REFUSED.sub("_", call_id)[:_LONGEST_ID] or "call"
+        base = _REFUSED.sub("_", call_id)[:_LONGEST] or "call"
         chosen = base
         while chosen in self.taken:
             count = self.counts[base] = self.counts.get(base, 1) + 1
             suffix = f"_{count}"
-            chosen = base[: _LONGEST_ID - len(suffix)] + suffix
+            chosen = base[: _LONGEST - len(suffix)] + suffix
         self.taken.add(chosen)
         return chosen
 
@@ -172,6 +178,8 @@ def _is_own(
     call_ids = {call.id for call in calls}
     if len(call_ids) < len(calls) or "" in call_ids:
         return False
+    if any(call.name != sendable_name(call.name) for call in calls):
+        return False
     # Reasoning alone is refused: OpenAI wants the item that follows it, others want content.
     return bool(calls) or not _is_blank(message)
 
@@ -192,6 +200,7 @@ def _foreign(
         and new_ids == tuple(call.id for call in calls)
         and not any(isinstance(part, Reasoning) for part in message.parts)
         and not any(call.malformed and call.input for call in calls)
+        and all(call.name == sendable_name(call.name) for call in calls)
     )
     if is_same:
         return message
@@ -207,7 +216,8 @@ def _without_native(message: Assistant, new_ids: tuple[str, ...]) -> Assistant:
                 continue
             case ToolCall():
                 arguments = {} if part.malformed else part.input
-                parts.append(replace(part, id=waiting.popleft(), input=arguments))
+                name = sendable_name(part.name)
+                parts.append(replace(part, id=waiting.popleft(), name=name, input=arguments))
             case Text():
                 parts.append(part)
     return Assistant(tuple(parts), interrupted=message.interrupted)
@@ -234,9 +244,10 @@ def _are_same(left: tuple[object, ...], right: tuple[object, ...]) -> bool:
 
 def _result(call: ToolCall, new_id: str, found: ToolResult | None) -> ToolResult:
     result = found or interrupted(call)
-    if (result.call_id, result.name) == (new_id, call.name):
+    name = sendable_name(call.name)
+    if (result.call_id, result.name) == (new_id, name):
         return result
-    return replace(result, call_id=new_id, name=call.name)
+    return replace(result, call_id=new_id, name=name)
 
 
 def _is_blank(message: Assistant) -> bool:

@@ -6,6 +6,7 @@ import re
 import sys
 from types import FrameType
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,6 +134,21 @@ def test_two_calls_of_one_id_in_an_answer_are_told_apart_even_in_ones_own() -> N
     )
 
     assert sent(history)[1] == Results((result("a", "1"), result("a_2", "2")))
+
+
+@pytest.mark.parametrize(
+    ("made_up", "sent_as"), [("Read File!", "Read_File_"), ("", "unnamed"), ("x" * 90, "x" * 64)]
+)
+def test_a_tool_name_the_model_made_up_goes_back_as_servers_take_it(
+    made_up: str, sent_as: str
+) -> None:
+    answer = Assistant((Text("hm"), ToolCall("a", made_up, {})), OWN)
+    after = sent((answer, Results((ToolResult("a", made_up, "no such tool"),))))
+
+    assert after == (
+        Assistant((Text("hm"), ToolCall("a", sent_as, {}))),
+        Results((ToolResult("a", sent_as, "no such tool"),)),
+    )
 
 
 def test_malformed_calls_are_sent_with_empty_arguments() -> None:
