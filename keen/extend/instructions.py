@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from keen.extend.project_text import beginning, is_inside, visible
+
 NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """The first that exists in a directory counts; the later ones are other agents' names for it."""
 BUDGET: Final = 32_768
 """Bytes of all instruction files together."""
-
-_INVISIBLE: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u061c\u202a-\u202e\u2060-\u2064"
-    "\u2066-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
-"""Controls, directions, zero width and tags: a model reads what no person sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +32,20 @@ def instructions(cwd: Path, root: Path | None, personal: Path | None = None) -> 
     `root` None means the folder is not trusted: only the personal file is read. Over the budget the
     outermost files are cut, since the nearest one knows best. Blocking.
     """
-    found = [(path, _read(path)) for path in _files(cwd, root, personal)]
     room = BUDGET
     kept: list[tuple[Path, str]] = []
     is_cut = False
     hidden = 0
-    for path, data in reversed(found):
-        text = data[:room].decode("utf-8", "replace").removeprefix("\ufeff")
-        text, count = _INVISIBLE.subn("", text)
+    for path, boundary in reversed(list(_files(cwd, root, personal))):
+        try:
+            text, has_more = beginning(path, room, boundary=boundary)
+        except OSError:
+            continue
+        room -= min(room, len(text.encode()))
+        text, count = visible(text)
         text = text.strip()
         hidden += count
-        is_cut = is_cut or len(data) > room
-        room -= min(room, len(data))
+        is_cut = is_cut or has_more
         if text:
             kept.append((path, text))
     kept.reverse()
@@ -59,9 +55,12 @@ def instructions(cwd: Path, root: Path | None, personal: Path | None = None) -> 
     return Instructions("\n\n".join(parts), tuple(path for path, _ in kept), is_cut, hidden)
 
 
-def _files(cwd: Path, root: Path | None, personal: Path | None) -> Iterable[Path]:
+def _files(
+    cwd: Path, root: Path | None, personal: Path | None
+) -> Iterable[tuple[Path, Path | None]]:
+    """Each file and what it must not leave, outermost first."""
     if personal is not None and personal.is_file():
-        yield personal
+        yield personal, None
     if root is None:
         return
     inside = cwd.relative_to(root).parts if cwd.is_relative_to(root) else ()
@@ -70,21 +69,12 @@ def _files(cwd: Path, root: Path | None, personal: Path | None) -> Iterable[Path
         directory = directory / part
         path = next((p for name in NAMES if _is_own(p := directory / name, root)), None)
         if path is not None:
-            yield path
+            yield path, root
 
 
 def _is_own(path: Path, root: Path) -> bool:
     """A regular file that lies inside the project also behind its symlinks."""
     try:
-        return path.is_file() and Path(os.path.realpath(path)).is_relative_to(root)
+        return path.is_file() and is_inside(path, root)
     except OSError:
         return False
-
-
-def _read(path: Path) -> bytes:
-    """At most one byte more than the budget, so that a cut is noticed."""
-    try:
-        with path.open("rb") as file:
-            return file.read(BUDGET + 1)
-    except OSError:
-        return b""

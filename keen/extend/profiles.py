@@ -13,6 +13,7 @@ from keen.core.errors import KeenError
 from keen.core.messages import Json
 from keen.extend._subagents_tools import refused_names, tool_names
 from keen.extend.front_matter import front_matter
+from keen.extend.project_text import is_inside
 from keen.tools.task import GENERAL
 
 PROJECT_FOLDERS: Final = (".claude/agents", ".agents/agents", ".keen/agents")
@@ -98,6 +99,9 @@ def load_profiles(config: Path, home: Path, cwd: Path, root: Path | None) -> Pro
         if (real := os.path.realpath(folder)) in seen:
             continue
         seen.add(real)
+        if inside is not None and not is_inside(folder, inside):
+            notices.append(f"{folder}: not read: it leads out of the project")
+            continue
         for path in _files(folder, inside, notices):
             try:
                 profile = parsed(_text(path), path)
@@ -186,7 +190,7 @@ def _files(folder: Path, inside: Path | None, notices: list[str]) -> Iterator[Pa
             notices.append(f"{folder}: only the first {_MOST_FILES} agent profiles are read")
             break
     for path in found[:_MOST_FILES]:
-        if inside is not None and not Path(os.path.realpath(path)).is_relative_to(inside):
+        if inside is not None and not is_inside(path, inside):
             notices.append(f"{path}: no agent profile: it leads out of the project")
         else:
             yield path

@@ -35,6 +35,7 @@ _REFUSED: Final = tuple(
         "64:ff9b:1::/48",  # NAT64 of a local network
         "2001::/23",  # Teredo and other special purposes
         "fec0::/10",  # site-local
+        "3fff::/20",  # for documentation
         "::/96",  # IPv4-compatible
     )
 )

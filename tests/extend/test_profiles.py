@@ -90,6 +90,17 @@ def test_a_profile_outside_the_project_is_not_read_through_a_link(places: dict[s
     assert "leads out of the project" in found.notices[0]
 
 
+def test_a_folder_of_profiles_that_leads_out_is_not_walked(places: dict[str, Path]) -> None:
+    (places["project"] / ".keen").mkdir()
+    (places["project"] / ".keen/agents").symlink_to("/")
+
+    found = load(places)
+
+    assert [notice.rpartition(": ")[2] for notice in found.notices] == [
+        "it leads out of the project"
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
