@@ -45,8 +45,8 @@ def handed_off(
     Afterwards a `native` is this wire's own and may be spliced in; every answer has text or calls;
     each answer with calls is followed by its `Results`, one a call, in call order, and there are
     no other `Results`; each call has a name that strict servers take. An earlier message is never
-    rewritten because of a later one, except that an answer's results move to it. A message that needs no
-    change is returned as it is.
+    rewritten because of a later one, except that an answer's results move to it. A message that
+    needs no change is returned as it is.
     """
     owner = None if drop_natives else (provider, dialect, model)
     kept: list[Message] = []
