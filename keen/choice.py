@@ -14,7 +14,7 @@ from keen.core.errors import ConfigError
 from keen.core.models import Effort
 from keen.options import Options
 from keen.paths import Paths
-from keen.proxies import check_way, spare_loopback
+from keen.proxies import faults, spare_loopback
 from keen.wire import catalogue
 from keen.wire._sdk import preload
 from keen.wire.local import LocalServer
@@ -53,6 +53,10 @@ class NoModel(ConfigError):
         self.settings = settings
 
 
+class Hindrance(ConfigError):
+    """What no choice of a model cures: a mistake in the settings, a network set up wrongly."""
+
+
 def choose(
     options: Options, environment: Mapping[str, str], *, local: Sequence[LocalServer] = ()
 ) -> Chosen:
@@ -62,6 +66,7 @@ def choose(
 
     Raises:
         NoModel: nothing names a model.
+        Hindrance: a wrong setting, or a network that no connection could use.
         ConfigError: naming what to change.
     """
     paths = Paths.from_environment(environment)
@@ -73,14 +78,17 @@ def choose(
     flags = options.settings()
     if options.model:
         flags["model"] = options.model
-    loaded = config.load(
-        options.cwd,
-        flags=flags,
-        environment=environment,
-        trusted=is_trusted,
-        paths=paths,
-        file=options.config,
-    )
+    try:
+        loaded = config.load(
+            options.cwd,
+            flags=flags,
+            environment=environment,
+            trusted=is_trusted,
+            paths=paths,
+            file=options.config,
+        )
+    except ConfigError as error:
+        raise Hindrance(str(error)) from error
     credentials.learn_secrets(loaded.settings, environment, paths.auth_file)
     name = providers.choose_model(
         loaded.settings, environment, state.read_state(paths), paths, local=local
@@ -96,7 +104,8 @@ def choose(
         raise
     if (sdk := sdk_of(client)) is not None:
         preload(sdk)
-        check_way(environment, client)
+        for fault in faults(environment, client):
+            raise Hindrance(fault)
     notices = list(loaded.warnings)
     ignored = () if is_trusted else trust.what_would_take_effect(options.cwd)
     if ignored:

@@ -8,17 +8,9 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from keen.core.errors import ConfigError
-
 _HERE: Final = ("localhost", "127.0.0.1", "::1")
 _PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _SOCKS: Final = ("socks5", "socks5h")
-
-
-def check_way(environment: Mapping[str, str], client: str = "") -> None:
-    """Raises: ConfigError, which names a variable that would make every connection fail."""
-    for fault in faults(environment, client):
-        raise ConfigError(fault)
 
 
 def faults(environment: Mapping[str, str], client: str = "") -> Iterator[str]:

@@ -64,7 +64,7 @@ def _on_a_screen(wanted: Options, prompt: str, theme: str, *, is_picking: bool) 
         out(app.summary)
     if app.fault:
         err(f"keen: {app.fault}")
-    return app.exit_code or app.return_code or 0
+    return app.exit_code or app.return_code or int(bool(app.fault))
 
 
 def _plainly(wanted: Options, prompt: str) -> int:

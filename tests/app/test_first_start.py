@@ -84,6 +84,41 @@ async def test_a_wrong_setting_is_told_with_its_place(
         assert "Traceback" not in it.text
 
 
+async def test_a_wrong_setting_is_put_right_and_the_start_tried_again(
+    keen: Start, chat: Dialect, home: Path
+) -> None:
+    async with FakeProvider() as it, keen(it, settings="\n[compaction]\nauto = 3\n") as terminal:
+        await terminal.until("keen cannot start like this")
+        await terminal.until("compaction.auto = 3")
+        assert "Which model" not in terminal.text
+        file = home / "keen" / "config.toml"
+        file.write_text(file.read_text().replace("auto = 3", "auto = true"))
+
+        terminal.press("enter")
+
+        await terminal.ready()
+
+
+async def test_leaving_a_start_that_is_hindered_says_why_on_the_normal_screen(
+    keen: Start, home: Path
+) -> None:
+    (home / "keen" / "config.toml").write_text("model = ")
+    async with keen(None) as terminal:
+        await terminal.until("keen cannot start like this")
+
+        terminal.press("escape")
+
+        assert await terminal.ended() == 1
+        assert f"keen: {home}" in terminal.raw.decode().replace("\x1b", "").split("[?1049l")[-1]
+
+
+async def test_a_misspelt_key_is_named_where_a_model_is_asked_for(keen: Start, home: Path) -> None:
+    (home / "keen" / "config.toml").write_text('modle = "demo/guide"\n')
+    async with keen(None) as terminal:
+        await terminal.until("Which model shall keen use?")
+        await terminal.until("did you mean model?")
+
+
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """keen without a terminal."""
     environment = {**os.environ, "KEEN_HOME": str(home / "keen"), "PYTHONPATH": str(ROOT)}

@@ -84,7 +84,7 @@ class Opening(Driving):
         except ConfigError as error:
             await self._reopen(before)
             self.is_opening = False
-            self.cannot_start(str(error))
+            self._stopped(error, wanted)
         except KeenError as error:
             await self._reopen(before)
             self.is_opening = False
@@ -243,6 +243,26 @@ class Opening(Driving):
                 self.leave()
 
         self.host.push_screen(SetupScreen(self.desk, self.look, reason), done)
+
+    def _stopped(self, error: ConfigError, wanted: Wanted) -> None:
+        """Ask for what this start lacks; what no model cures can only be put right outside."""
+        from keen.app.screens.hindered import HinderedScreen
+        from keen.choice import Hindrance
+
+        words = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        if not isinstance(error, Hindrance):
+            self.cannot_start(words)
+            return
+
+        def done(is_again: bool | None) -> None:
+            if is_again:
+                self.open(wanted)
+            elif self.opened is None:
+                self.host.fault = words
+                self.leave()
+
+        is_first = self.opened is None
+        self.host.push_screen(HinderedScreen(self.look, words, is_first=is_first), done)
 
     # Leaving.
 
