@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from keen import sanitize
 from keen.app.reports import listed
 from keen.app.screens.opening import Opening
 from keen.app.units import several
@@ -14,14 +17,43 @@ if TYPE_CHECKING:
     from keen.extend.mcp import McpServers, ServerStatus
 
 
-async def mcp(screen: Opening, _argument: str) -> None:
-    """Configured MCP servers, how they are, and what they offer."""
+async def mcp(screen: Opening, argument: str) -> None:
+    """Configured MCP servers, how they are, and what they offer; sign in to one, or out."""
     held = _servers(screen.engine)
+    word, _, name = argument.strip().partition(" ")
+    if held is not None and name.strip() and word in ("login", "logout"):
+        await (_login if word == "login" else _logout)(screen, held, name.strip())
+        return
+    if word:
+        screen.notify_person("/mcp [login NAME|logout NAME]", "warning")
+        return
     if held is not None:
         await held.look()
     servers = await asyncio.to_thread(held.status) if held is not None else ()
     rows = [(server.name, _told(server)) for server in servers]
     listed(screen, "MCP servers", rows, "No MCP server is configured: keen mcp add NAME -- COMMAND")
+
+
+async def _login(screen: Opening, held: McpServers, name: str) -> None:
+    from keen.browser import open_page
+
+    async def show(address: str) -> None:
+        engine = screen.engine
+        cwd = engine.working_directory if engine is not None else Path.cwd()
+        opened = await asyncio.to_thread(open_page, address, cwd, dict(os.environ))
+        what = "Your browser opens" if opened else "Open"
+        screen.say(f"{what} this page to sign in to {sanitize.line(name)}:", "muted")
+        screen.say(sanitize.line(address), gap=0)
+
+    is_new = await held.sign_in(name, show)
+    shown = sanitize.line(name)
+    screen.say(f"Signed in to {shown}." if is_new else f"{shown} needs no sign-in.", "muted")
+
+
+async def _logout(screen: Opening, held: McpServers, name: str) -> None:
+    was = await held.sign_out(name)
+    shown = sanitize.line(name)
+    screen.say(f"Signed out of {shown}." if was else f"You were not signed in to {shown}.", "muted")
 
 
 def _told(server: ServerStatus) -> str:

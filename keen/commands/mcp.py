@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from keen import _files, sanitize, trust
+from keen.browser import open_page
 from keen.commands._place import Place, Subparsers, add_place, place_of
 from keen.commands.parsing import filled, filled_path
 from keen.commands.saying import err, out
-from keen.core.errors import ConfigError, ToolError, UsageError
+from keen.core.errors import ConfigError, ToolError, Transient, Unauthorized, UsageError
 from keen.core.events import Question
 from keen.core.messages import Json, JsonObject
 from keen.extend._mcp_server import Server
@@ -45,6 +46,12 @@ def add_parser(subparsers: Subparsers) -> None:
     added.add_argument("--sse", action="store_true", help="the address speaks the older protocol")
     actions.add_parser("remove", parents=[named], help="take a server out of your mcp.json")
     actions.add_parser("test", parents=[named], help="start it and show all the model is told")
+    login = actions.add_parser("login", parents=[named], help="sign in to it in the browser")
+    login.add_argument("--client-id", default="", help="of a client that the server knows")
+    login.add_argument(
+        "--port", type=int, default=0, help="the browser comes back to this one; else any"
+    )
+    actions.add_parser("logout", parents=[named], help="forget its sign-in")
     actions.add_parser("approve", parents=[named], help="allow a project's server, as it is now")
 
 
@@ -68,9 +75,16 @@ def run(arguments: argparse.Namespace) -> int:
     if config is None:
         names = ", ".join(each.name for each in found.configs) or "none"
         raise UsageError(f"There is no MCP server {arguments.name!r} here. Configured: {names}.")
-    if arguments.action == "test":
-        return asyncio.run(_with_server(place, config, _test))
-    return asyncio.run(_with_server(place, config, _approve))
+    match arguments.action:
+        case "test":
+            return asyncio.run(_with_server(place, config, _test))
+        case "login":
+            port, client_id = arguments.port, arguments.client_id
+            return asyncio.run(_login(place, config, port=port, client_id=client_id))
+        case "logout":
+            return asyncio.run(_logout(place, config))
+        case _:
+            return asyncio.run(_with_server(place, config, _approve))
 
 
 def _found(place: Place, file: Path | None) -> Servers:
@@ -183,6 +197,33 @@ async def _with_server(place: Place, config: ServerConfig, work: _Work) -> int:
         return 1
     finally:
         await held.aclose()
+
+
+async def _login(place: Place, config: ServerConfig, *, port: int, client_id: str) -> int:
+    held = await asyncio.to_thread(_servers, place, [config])
+
+    async def show(address: str) -> None:
+        opened = await asyncio.to_thread(open_page, address, place.cwd, place.environment)
+        what = "Your browser opens" if opened else "Open"
+        err(f"{what} this page to sign in to {config.name}:\n\n  {sanitize.line(address)}\n")
+
+    try:
+        is_new = await held.sign_in(config.name, show, port=port, client_id=client_id)
+    except (ToolError, Unauthorized, Transient) as error:
+        err(f"keen mcp: {error}")
+        return 1
+    finally:
+        await held.aclose()
+    name = config.name
+    out(f"Signed in to {name}. Try it: keen mcp test {name}" if is_new else f"{name} needs none.")
+    return 0
+
+
+async def _logout(place: Place, config: ServerConfig) -> int:
+    held = await asyncio.to_thread(_servers, place, [config])
+    was = await held.sign_out(config.name)
+    out(f"Signed out of {config.name}." if was else f"You were not signed in to {config.name}.")
+    return 0
 
 
 async def _test(server: Server) -> int:

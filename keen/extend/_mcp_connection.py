@@ -53,6 +53,8 @@ class Surroundings:
     environment: Mapping[str, str]
     """The allow list of variables that servers get beside those of their entry."""
     logs: Path
+    sign_ins: Path
+    """The file of tokens, see `_mcp_tokens`."""
     limits: Limits = Limits()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -14,6 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from keen import __version__
 from keen.extend._mcp_log import ServerLog
+from keen.extend._mcp_tokens import may_carry_tokens
 
 ANSWER_BYTES: Final = 16 * 1024 * 1024
 """The longest answer that is no stream of events; of such a stream, the longest event."""
@@ -27,21 +28,28 @@ def client(
     connect: float,
     log: ServerLog,
     auth: httpx2.Auth | None = None,
+    is_sign_in: bool = False,
+    on_unauthorized: Callable[[], None] | None = None,
 ) -> httpx2.AsyncClient:
-    """Sends `headers` to the origin of `url` alone. Blocking: it reads the certificates.
+    """Sends `headers` and tokens to the origin of `url` alone. Blocking: it reads certificates.
 
-    `auth` may ask other hosts, without these headers.
+    `is_sign_in`: `auth` may ask other hosts, by https and without either.
     """
     origin = _origin(httpx2.URL(url))
 
     async def check(request: httpx2.Request) -> None:
-        if auth is None and _origin(request.url) != origin:
+        if _origin(request.url) == origin:
+            return
+        is_bearer = request.headers.get("Authorization", "").lower().startswith("bearer")
+        if not is_sign_in or is_bearer or not may_carry_tokens(str(request.url)):
             raise httpx2.UnsupportedProtocol(f"{request.url.host} is not the server's own host")
 
     async def note(response: httpx2.Response) -> None:
         if response.status_code >= 300:
             what = f"[HTTP {response.status_code} to {response.request.method}]\n"
             await asyncio.to_thread(log.write, what.encode())
+        if response.status_code == 401 and on_unauthorized is not None:
+            on_unauthorized()
 
     return httpx2.AsyncClient(
         headers={"User-Agent": f"keen/{__version__}", **headers, "Accept-Encoding": "identity"},

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import anyio
+import httpx2
 import mcp_types
 from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
@@ -19,6 +20,7 @@ from pydantic import FileUrl, ValidationError
 from keen import __version__
 from keen.core.errors import ToolError
 from keen.core.messages import Json, JsonObject
+from keen.extend import _mcp_tokens
 from keen.extend._mcp_connection import LinkEnded, Run, Surroundings
 from keen.extend._mcp_http import client, http_transport, sse_transport
 from keen.extend._mcp_log import ServerLog
@@ -208,11 +210,33 @@ async def _transport(
             {**around.environment, **config.environment},
         )
         return StdioTransport(process, log, run.end)
-    ready_client = await asyncio.to_thread(
-        client, config.url, config.headers, connect=around.limits.connect, log=log
-    )
+    ready_client = await asyncio.to_thread(_client, config, around, log, run)
     opened = http_transport if config.transport == "http" else sse_transport
     return opened(config.url, ready_client)
+
+
+def _client(
+    config: ServerConfig, around: Surroundings, log: ServerLog, run: Run
+) -> httpx2.AsyncClient:
+    """With the tokens of a sign-in, where there is one and the entry has none. Blocking."""
+    has_header = any(name.lower() == "authorization" for name in config.headers)
+    connect = around.limits.connect
+    if not has_header and _mcp_tokens.read(around.sign_ins, config.url) is not None:
+        tokens = _mcp_tokens.Tokens(around.sign_ins, config.url, config.name)
+        auth = _mcp_tokens.SignedIn(tokens, run.end)
+        return client(config.url, config.headers, connect=connect, log=log, auth=auth)
+    why = (
+        "it refused the Authorization header of its entry"
+        if has_header
+        else f"it wants you to sign in: run `keen mcp login {config.name}`"
+    )
+    return client(
+        config.url,
+        config.headers,
+        connect=connect,
+        log=log,
+        on_unauthorized=lambda: run.end(why),
+    )
 
 
 def _progress(done: float, total: float | None, message: str | None) -> str:

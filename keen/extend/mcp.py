@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Literal
@@ -14,6 +14,7 @@ from pydantic import Field
 
 from keen import secrets
 from keen.core.errors import ToolError
+from keen.core.events import Question
 from keen.core.messages import JsonObject, ToolSpec
 from keen.extend._mcp_connection import Limits, Surroundings
 from keen.extend._mcp_names import PREFIX, server_names, split
@@ -25,9 +26,13 @@ from keen.paths import Paths
 from keen.tools._arguments import Arguments, parse, tool_spec
 from keen.tools._environment import command_environment
 from keen.tools.base import Access, Context, Effect, Outcome, PreparedCall, Tool
+from keen.wire._sdk import loaded
 
 __all__ = ["Limits", "McpServers", "ServerStatus"]
 
+SIGN_INS: Final = "mcp-auth.json"
+"""Beside auth.json: tokens by the server's address."""
+_SIGN_IN_SECONDS: Final = 600.0
 _MOST_NAMES: Final = 20
 _MOST_FOUND: Final = 300
 _SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH", re.IGNORECASE)
@@ -69,11 +74,13 @@ class McpServers:
     ) -> None:
         """`environment`: keen's own, of which servers get an allow list. Blocking, quick."""
         self._store = Store.of(paths)
+        self._sign_ins = paths.auth_file.with_name(SIGN_INS)
         around = Surroundings(
             cwd,
             roots,
             command_environment(environment, roots, is_trusted=is_trusted),
             paths.logs,
+            self._sign_ins,
             limits or Limits(),
         )
         found = {config.name: config for config in configs}
@@ -148,6 +155,47 @@ class McpServers:
             for name, prompt in sorted(server.prompts.items())
         )
 
+    async def sign_in(
+        self,
+        name: str,
+        show: Callable[[str], Awaitable[None]],
+        *,
+        port: int = 0,
+        client_id: str = "",
+        seconds: float = _SIGN_IN_SECONDS,
+    ) -> bool:
+        """Sign in to a server in the browser, `show` brings the address there; False: no need to.
+
+        Raises: KeenError: it is not to be started, is no address, or somebody said no.
+        """
+        server = self.server(name)
+        if server is None or not server.config.url:
+            what = "has no address to sign in to" if server is not None else "is not configured"
+            raise ToolError(f"The MCP server {name} {what}.")
+        await server.approve(_no_answer)
+        await loaded("keen.extend._mcp_oauth")
+        from keen.extend._mcp_oauth import sign_in
+
+        return await sign_in(
+            server.config,
+            self._sign_ins,
+            show,
+            log=server.connection.log,
+            seconds=seconds,
+            port=port,
+            client_id=client_id,
+        )
+
+    async def sign_out(self, name: str) -> bool:
+        """Forget the tokens of a server; False where there were none. Raises: KeenError."""
+        server = self.server(name)
+        if server is None:
+            raise ToolError(f"The MCP server {name} is not configured.")
+        await loaded("keen.extend._mcp_tokens")
+        from keen.extend._mcp_tokens import forget
+
+        return await asyncio.to_thread(forget, self._sign_ins, server.config.url)
+
     async def aclose(self) -> None:
         """End every server and all they started, side by side."""
         async with asyncio.TaskGroup() as tasks:
@@ -177,6 +225,10 @@ class McpServers:
             len(server.resources),
             len(server.prompts),
         )
+
+
+async def _no_answer(_questions: tuple[Question, ...]) -> tuple[str, ...] | None:
+    return None
 
 
 def _secret_values(environment: Mapping[str, str]) -> Iterable[str]:

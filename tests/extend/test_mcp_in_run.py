@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.extend.mcp_oauth_server import Protected
 from tests.extend.mcp_place import SCRIPT
 from tests.fakes.dialects import dialect_named
 from tests.fakes.server import FakeProvider
@@ -57,3 +58,28 @@ async def test_a_prompt_that_lacks_an_argument_ends_the_run_unsent(place: Place)
     assert ran.code == 1
     assert "/mcp__docs__greet needs who" in ran.stderr
     assert provider.requests == []
+
+
+async def test_signing_in_shows_the_page_and_keeps_the_tokens(place: Place) -> None:
+    async with Protected() as site, FakeProvider(CHAT.says("Hm.")) as provider:
+        place.configure(CHAT, provider.url)
+        entries = {"web": {"type": "http", "url": site.url}}
+        (place.home / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
+        before = await place.run("mcp", "test", "web")
+        process = await place.start("mcp", "login", "web")
+        assert process.stderr is not None
+        assert process.stdout is not None
+        address = ""
+        while not address.startswith("http"):
+            address = (await process.stderr.readline()).decode().strip()
+        await site.browse(address)
+        said = (await process.stdout.read()).decode()
+        await process.stderr.read()
+        code = await process.wait()
+        after = await place.run("mcp", "test", "web")
+        out = await place.run("mcp", "logout", "web")
+
+    assert before.code == 1
+    assert "run `keen mcp login web`" in before.stderr
+    assert (code, said) == (0, "Signed in to web. Try it: keen mcp test web\n")
+    assert (after.code, out.stdout) == (0, "Signed out of web.\n")
