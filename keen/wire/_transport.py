@@ -7,13 +7,15 @@ anthropic and google-genai stand on httpx2, google-genai with aiohttp on aiohttp
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Final, Protocol, TypeVar, cast
 
-from keen.core.errors import KeenError, ProviderError, Rejected, Transient
+from keen import proxies
+from keen.core.errors import ConfigError, KeenError, ProviderError, Rejected, Transient
 from keen.wire._overflow import refused
 
 Opened = TypeVar("Opened")
@@ -139,22 +141,23 @@ def _nothing(_error: Exception) -> ProviderError | None:
     return None
 
 
-def translated(
-    provider: str, refused: Callable[[Exception], ProviderError | None] = _nothing
-) -> Translated:
+class translated:
     """A context in which an SDK's errors become keen's; cancellation and keen's own pass.
 
-    `refused` turns the SDK's status errors into keen's and answers None to any other.
+    `refused` turns the SDK's status errors into keen's and answers None to any other. `client` is
+    the protocol, by which the variables are chosen that its SDK reads.
     """
-    return Translated(provider, refused)
 
-
-class Translated:
-    """See `translated`. A class, because what it must not catch is most of what passes."""
-
-    def __init__(self, provider: str, refused: Callable[[Exception], ProviderError | None]) -> None:
+    def __init__(
+        self,
+        provider: str,
+        refused: Callable[[Exception], ProviderError | None] = _nothing,
+        *,
+        client: str = "",
+    ) -> None:
         self._provider = provider
         self._refused = refused
+        self._client = client
 
     def __enter__(self) -> None:
         return
@@ -170,11 +173,19 @@ class Translated:
         found = (
             _http_refusal(error, self._provider)
             or self._refused(error)
+            or self._environment_error()
             or _mistake(error, self._provider)
             or transport_error(error, self._provider)
         )
         if found is not None:
             raise found from error
+
+    def _environment_error(self) -> ConfigError | None:
+        """No other try cures a variable with which no connection can be made."""
+        fault = next(proxies.faults(os.environ, self._client), None)
+        return (
+            None if fault is None else ConfigError(f"{self._provider} cannot be reached: {fault}")
+        )
 
 
 def transport_error(error: BaseException, provider: str) -> Transient | None:

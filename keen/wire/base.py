@@ -23,7 +23,6 @@ class Request:
 
     `output_tokens` is the output cap to ask for; the loop sets it to what the budget reserves.
     `cache_key` names the conversation to providers that cache by key.
-    `is_compaction`: the private summary request; it carries no tools.
     """
 
     model: ModelSpec
@@ -133,6 +132,7 @@ class Wire(Protocol):
                 each.
             Transient: worth another try.
             Unauthorized, Rejected: never retried.
+            ConfigError: a variable of the environment with which no connection can be made.
         """
         ...
 

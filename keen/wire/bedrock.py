@@ -89,7 +89,7 @@ class BedrockWire:
         provider = self.endpoint.provider
         decoder = Decoder(provider, str(body.json.get("modelId", "")))
         secret = await self.endpoint.credential.secret()
-        with translated(provider, lambda error: _refused(error, provider)):
+        with translated(provider, lambda error: _refused(error, provider), client=DIALECT):
             events = pump(
                 lambda: self._connection.client(self.endpoint, secret),
                 lambda client: client.converse_stream(**with_bytes(body.json))["stream"],

@@ -31,12 +31,12 @@ from keen.wire._chat import DIALECT, REPLAYED, Decoder, native_call
 from keen.wire._handoff import NO_IMAGES
 from keen.wire._history import EncodedHistory
 from keen.wire._json import clean
+from keen.wire._openai import Connection, asked_output, authorized
 from keen.wire._quirks import allows, wants, without
 from keen.wire._sse import json_events
 from keen.wire._tail import tail
 from keen.wire._transport import begun, translated
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
-from keen.wire.responses import Connection, asked_output, authorized
 
 _TAIL_SECONDS: Final = 5.0
 """How long a usage report is waited for behind a complete answer."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from keen.core.errors import ProviderError, Transient
 from keen.core.messages import Json, JsonObject
@@ -16,13 +16,11 @@ from keen.core.models import ModelSpec
 from keen.wire import responses
 from keen.wire._history import EncodedHistory
 from keen.wire._json import as_object, as_string, decoded
+from keen.wire._openai import Connection, asked_output
 from keen.wire._quirks import without
 from keen.wire._responses import Decoder
 from keen.wire._transport import HttpRefusal
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
-
-if TYPE_CHECKING:
-    from openai import Omit
 
 DIALECT: Final = "codex"
 BASE_URL: Final = "https://chatgpt.com/backend-api/codex"
@@ -41,11 +39,11 @@ class CodexWire:
 
     endpoint: Endpoint
     dialect: str = DIALECT
-    _connection: responses.Connection = field(default_factory=responses.Connection)
+    _connection: Connection = field(default_factory=Connection)
     _history: EncodedHistory = field(default_factory=EncodedHistory)
 
     def asked_output(self, model: ModelSpec) -> int:
-        return responses.asked_output(model)
+        return asked_output(model)
 
     def encode(self, request: Request) -> Body:
         """The body of the Responses API without an output cap, which this backend refuses.
@@ -57,7 +55,7 @@ class CodexWire:
         return Body({"instructions": "", **fields}, body.items)
 
     async def stream(self, body: Body) -> AsyncGenerator[Delta | Reply, None]:
-        endpoint = self.endpoint
+        endpoint = replace(self.endpoint, base_url=self.endpoint.base_url or BASE_URL)
         provider = endpoint.provider
         decoder = Decoder(
             provider,
@@ -66,12 +64,9 @@ class CodexWire:
             failure=lambda error: failure(error, provider),
             keeps_ids=False,
         )
-        client = await self._connection.client(
-            replace(endpoint, base_url=endpoint.base_url or BASE_URL)
-        )
         headers = await _headers(endpoint, body)
         try:
-            replies = responses.streamed(client, body, decoder, headers, endpoint.idle_seconds)
+            replies = responses.streamed(self._connection, endpoint, body, decoder, headers)
             async with aclosing(replies):
                 async for piece in replies:
                     yield piece
@@ -126,7 +121,7 @@ def _refused_as_spent(error: ProviderError, provider: str) -> Transient | None:
     return spent(as_object(body.get("error")) or body, provider, cause.status)
 
 
-async def _headers(endpoint: Endpoint, body: Body) -> Mapping[str, str | Omit]:
+async def _headers(endpoint: Endpoint, body: Body) -> dict[str, str]:
     """What the backend wants beside the token.
 
     Names as in the public client: `chatgpt-account-id` (openai/codex,
@@ -138,7 +133,7 @@ async def _headers(endpoint: Endpoint, body: Body) -> Mapping[str, str | Omit]:
         headers["chatgpt-account-id"] = account
     if session := as_string(body.json.get("prompt_cache_key")):
         headers["session_id"] = session
-    return await responses.authorized(endpoint, headers)
+    return headers
 
 
 def _seconds(value: Json) -> float | None:

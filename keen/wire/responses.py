@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import urlsplit
+from typing import Final, cast
 
-from keen.core.budget import DEFAULT_OUTPUT
 from keen.core.errors import ProviderError
 from keen.core.estimate import Opaque, image_tokens
 from keen.core.messages import (
@@ -33,17 +30,14 @@ from keen.core.models import ModelSpec
 from keen.wire._handoff import NO_IMAGES
 from keen.wire._history import EncodedHistory
 from keen.wire._json import as_string, clean
+from keen.wire._openai import Connection, asked_output, authorized
 from keen.wire._overflow import classified
 from keen.wire._quirks import allows, without
 from keen.wire._responses import Decoder
-from keen.wire._sdk import import_connection, loaded
 from keen.wire._sse import DRAIN_SECONDS, json_events
 from keen.wire._tail import tail
-from keen.wire._transport import CONNECT_SECONDS, begun, stop_refusal, translated
+from keen.wire._transport import begun, translated
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI, Omit
 
 DIALECT: Final = "responses"
 
@@ -54,7 +48,7 @@ class ResponsesWire:
 
     endpoint: Endpoint
     dialect: str = DIALECT
-    _connection: Connection = field(default_factory=lambda: Connection())
+    _connection: Connection = field(default_factory=Connection)
     _history: EncodedHistory = field(default_factory=EncodedHistory)
 
     def asked_output(self, model: ModelSpec) -> int:
@@ -71,9 +65,7 @@ class ResponsesWire:
             as_string(body.json.get("model")),
             failure=lambda error: failure(error, provider),
         )
-        client = await self._connection.client(self.endpoint)
-        headers = await authorized(self.endpoint, {})
-        replies = streamed(client, body, decoder, headers, self.endpoint.idle_seconds)
+        replies = streamed(self._connection, self.endpoint, body, decoder, {})
         async with aclosing(replies):
             async for piece in replies:
                 yield piece
@@ -83,32 +75,6 @@ class ResponsesWire:
 
     async def aclose(self) -> None:
         await self._connection.aclose()
-
-
-@dataclass
-class Connection:
-    """The SDK client, made on first use and shared by wires that differ in quirks only."""
-
-    _client: AsyncOpenAI | None = None
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    async def client(self, endpoint: Endpoint) -> AsyncOpenAI:
-        await loaded("openai")
-        async with self._lock:
-            if self._client is None:
-                self._client = await asyncio.to_thread(_client, endpoint)
-            return self._client
-
-    async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-
-
-def asked_output(model: ModelSpec) -> int:
-    """What the settings ask for, else 8,192; never more than the model gives."""
-    asked = model.asked_output or DEFAULT_OUTPUT
-    return asked if model.max_output is None else min(asked, model.max_output)
 
 
 def encode(request: Request, endpoint: Endpoint, history: EncodedHistory, *, dialect: str) -> Body:
@@ -132,36 +98,27 @@ def encode(request: Request, endpoint: Endpoint, history: EncodedHistory, *, dia
     return Body(body, "input")
 
 
-async def authorized(endpoint: Endpoint, others: Mapping[str, str]) -> dict[str, str | Omit]:
-    """`others` and the key of this moment, which may have been renewed, as headers.
-
-    A header that the settings give is left to them; without a key none is sent.
-    """
-    from openai import Omit
-
-    secret = await endpoint.credential.secret()
-    headers = {**others, "Authorization": f"Bearer {secret}" if secret else Omit()}
-    given = {name.lower() for name in endpoint.headers}
-    return {name: value for name, value in headers.items() if name.lower() not in given}
-
-
 async def streamed(
-    client: AsyncOpenAI,
+    connection: Connection,
+    endpoint: Endpoint,
     body: Body,
     decoder: Decoder,
-    headers: Mapping[str, str | Omit],
-    idle_seconds: float,
+    headers: Mapping[str, str],
 ) -> AsyncGenerator[Delta | Reply, None]:
-    """Send once and decode the raw events: the SDK's objects cost seconds in a long answer."""
-    provider = decoder.provider
+    """Send once and decode the raw events: the SDK's objects cost seconds in a long answer.
+
+    `headers` go beside the key.
+    """
+    provider = endpoint.provider
     with translated(provider):
+        client = await connection.client(endpoint)
         request = client.responses.with_streaming_response.create(
             stream=True,
             extra_body=body.json,  # sent as encoded; nothing is walked or converted again
-            extra_headers=headers,
+            extra_headers=await authorized(endpoint, headers),
         )
         async with (
-            begun(request, idle_seconds) as response,
+            begun(request, endpoint.idle_seconds) as response,
             aclosing(json_events(response.iter_bytes())) as events,
         ):
             async for event in events:
@@ -176,29 +133,6 @@ async def streamed(
 def failure(error: JsonObject, provider: str) -> ProviderError:
     """The error of a `response.failed` or `error` event. Its message may be empty."""
     return classified(status=None, provider=provider, body=error)
-
-
-def _client(endpoint: Endpoint) -> AsyncOpenAI:
-    """Reads certificates and imports the SDK's resources: not for the event loop."""
-    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit, Timeout
-
-    headers: dict[str, str | Omit] = dict(endpoint.headers)
-    host = urlsplit(endpoint.base_url).hostname or "api.openai.com"
-    if not f".{host}".endswith(".openai.com"):
-        # OPENAI_ORG_ID and OPENAI_PROJECT_ID are OpenAI's business, not another server's.
-        headers = {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit(), **headers}
-    connect = min(CONNECT_SECONDS, endpoint.idle_seconds)
-    client = AsyncOpenAI(
-        api_key="none",  # every request brings its own, see `authorized`
-        base_url=endpoint.base_url or None,
-        default_headers=cast(Mapping[str, str], headers),
-        max_retries=0,
-        timeout=Timeout(endpoint.idle_seconds, connect=connect),
-        http_client=DefaultAsyncHttpxClient(event_hooks={"response": [stop_refusal]}),
-    )
-    _ = client.responses.with_streaming_response
-    import_connection()
-    return client
 
 
 def _optional(request: Request, quirks: frozenset[str]) -> JsonObject:

@@ -11,7 +11,14 @@ from email.utils import formatdate
 
 import pytest
 
-from keen.core.errors import ProviderError, Rejected, TooManyBytes, Transient, Unauthorized
+from keen.core.errors import (
+    ConfigError,
+    ProviderError,
+    Rejected,
+    TooManyBytes,
+    Transient,
+    Unauthorized,
+)
 from keen.core.messages import User
 from tests.fakes.asking import Heard, asking, hear, open_wire
 from tests.fakes.dialects import Dialect
@@ -166,6 +173,20 @@ async def test_a_server_that_does_not_speak_tls_is_a_typed_error(dialect: Dialec
         error = await error_at(dialect, provider.url.replace("http:", "https:"))
 
     assert isinstance(error, Transient | Rejected)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("SSL_CERT_FILE", "/nowhere/ca.pem"), ("SSL_CERT_FILE", __file__), ("HTTPS_PROXY", "http://here:none")],
+    ids=["no certificates", "no PEM", "no proxy"],
+)
+async def test_a_variable_that_stops_every_connection_is_named_and_not_tried_again(
+    dialect: Dialect, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    async with open_wire(dialect, "https://provider.invalid") as wire:
+        with pytest.raises(ConfigError, match=name):
+            await hear(wire, asking(dialect, HELLO))
 
 
 async def test_a_proxy_that_wants_a_password_is_a_typed_error(
