@@ -88,7 +88,10 @@ COMMANDS: Final[tuple[SlashCommand, ...]] = (
         argument="[reload|on NAME|off NAME]",
     ),
     SlashCommand("agents", "the profiles of subagents", extension_reports.agents),
-    SlashCommand("mcp", "MCP servers, and how they are", extension_reports.mcp),
+    SlashCommand(
+        "mcp", "MCP servers, and how they are; sign in to one", extension_reports.mcp,
+        argument="[login NAME|logout NAME]",
+    ),  # fmt: skip
     SlashCommand(
         "hooks", "what runs at events, and the project's hooks", hook_doings.hooks,
         argument="[approve N|revoke N]",

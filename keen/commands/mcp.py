@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from keen import _files, sanitize, trust
 from keen.browser import open_page
 from keen.commands._place import Place, Subparsers, add_place, place_of
-from keen.commands.parsing import filled, filled_path
+from keen.commands.parsing import Parser, filled, filled_path
 from keen.commands.saying import err, out
 from keen.core.errors import ConfigError, ToolError, Transient, Unauthorized, UsageError
 from keen.core.events import Question
@@ -26,15 +26,29 @@ _Work: TypeAlias = Callable[[Server], Awaitable[int]]
 _WEB: Final = ("http://", "https://")
 
 
+class _ActionParser(Parser):
+    """Keeps the words of a command behind `--` as they are, another `--` among them too."""
+
+    def parse_known_args(self, *given: Any, **named: Any) -> Any:
+        words: list[str] = [*(given[0] if given else named.pop("args", None) or ())]
+        # The first word of the command stays, so that it is there is seen as it ever was.
+        end = words.index("--") + 2 if "--" in words else len(words)
+        found, unknown = super().parse_known_args(words[:end], *given[1:], **named)
+        found.behind = words[end:]
+        return found, unknown
+
+
 def add_parser(subparsers: Subparsers) -> None:
     """Add `mcp` with its actions to a parser."""
     parser = subparsers.add_parser("mcp", help="MCP servers")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    place = argparse.ArgumentParser(add_help=False)
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="ACTION", parser_class=_ActionParser
+    )
+    place = _ActionParser(add_help=False)
     add_place(place)
     place.add_argument("--mcp-config", type=filled_path, metavar="FILE", help="more servers")
     actions.add_parser("list", parents=[place], help="the configured servers")
-    named = argparse.ArgumentParser(add_help=False, parents=[place])
+    named = _ActionParser(add_help=False, parents=[place])
     named.add_argument("name", metavar="NAME", type=filled, help="the server's name")
     added = actions.add_parser("add", parents=[named], help="add a server to your mcp.json")
     added.add_argument(
@@ -110,8 +124,7 @@ def _list(place: Place, found: Servers) -> int:
 
 
 def _add(place: Place, arguments: argparse.Namespace) -> int:
-    target: list[str] = arguments.target
-    target = target[1:] if target[0] == "--" else target
+    target: list[str] = [*arguments.target, *arguments.behind]
     environment: JsonObject = {**_pairs(arguments.env, "=", "--env NAME=VALUE")}
     headers: JsonObject = {**_pairs(arguments.header, ":", "--header 'NAME: VALUE'")}
     entry: JsonObject

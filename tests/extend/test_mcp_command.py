@@ -67,6 +67,25 @@ def test_a_server_is_added_listed_tried_and_removed(
     assert json.loads(file.read_text())["mcpServers"] == {}
 
 
+def test_a_command_keeps_every_word_behind_the_first_dashes(command: Command) -> None:
+    command("add", "mine", "-e", "A=1", "--", "docker", "run", "-e", "B", "--", "x", "--", "-h")
+
+    entry = json.loads((command.home / "mcp.json").read_text())["mcpServers"]["mine"]
+    words = ["run", "-e", "B", "--", "x", "--", "-h"]
+    assert entry == {"command": "docker", "args": words, "env": {"A": "1"}}
+
+
+def test_an_address_is_added_with_options_on_any_side(command: Command) -> None:
+    command("add", "one", "--sse", "https://a.invalid/sse")
+    command("add", "two", "https://a.invalid/mcp", "--header", "X: y")
+    for words in (("three",), ("three", "--")):
+        with pytest.raises(UsageError, match=r"required: URL \| -- COMMAND"):
+            command("add", *words)
+
+    entries = json.loads((command.home / "mcp.json").read_text())["mcpServers"]
+    assert [entries["one"]["type"], entries["two"]["headers"]] == ["sse", {"X": "y"}]
+
+
 def test_an_address_is_added_with_its_headers(command: Command) -> None:
     command("add", "web", "https://a.invalid/mcp", "--header", "Authorization: Bearer x:y")
 
