@@ -91,7 +91,7 @@ COMMANDS: Final[tuple[SlashCommand, ...]] = (
     SlashCommand(
         "mcp", "MCP servers, and how they are; sign in to one", extension_reports.mcp,
         argument="[login NAME|logout NAME]",
-    ),  # fmt: skip
+    ),
     SlashCommand(
         "hooks", "what runs at events, and the project's hooks", hook_doings.hooks,
         argument="[approve N|revoke N]",
