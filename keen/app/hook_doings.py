@@ -98,8 +98,8 @@ def _blocks_of_project(found: ProjectHooks | None, screen: Opening) -> list[Bloc
 def _row(found: ProjectHooks, number: int, one: ProjectHook) -> tuple[str, str]:
     state = {
         "approved": "runs",
-        "not approved": "not approved, does not run",
-        "changed": "changed since you approved it, does not run",
+        "not approved": "waits for your yes",
+        "changed": "changed since your yes",
     }[found.state(one)]
     covered = f"  (with {', '.join(one.scripts)})" if one.scripts else ""
     return f"{number}  {state}", sanitize.line(f"{one.shown}{covered}")
