@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from keen import credentials, log
+from keen import auth, credentials, log
 from keen._settings import Settings
 from keen.commands._surroundings import append_prompt, read_prompts
+from keen.core.errors import KeenError
 from keen.secrets import LEAST_LENGTH, masked, masked_object, register
 from keen.session.bounds import bounded
 from keen.tools.spill import bounded as spilled
@@ -20,6 +23,7 @@ from tests.fakes.dialects import Dialect, dialect_named
 from tests.fakes.script import Recorded, Scripted, json_reply
 from tests.fakes.server import FakeProvider
 from tests.headless.running import Place
+from tests.loopback_json import JsonServer
 
 CHAT = dialect_named("chat")
 KEY = "sk-live/Zq81+xW=0kPv3"
@@ -235,6 +239,58 @@ async def test_wherever_the_key_comes_from_its_repetition_is_masked(
     assert KEY not in ran.stdout + ran.stderr
     assert "***" in ran.stderr
     assert nothing_kept(place)
+
+
+@pytest.mark.parametrize("source", ["credentials file", "variables"])
+async def test_what_boto3_finds_by_itself_is_masked(place: Place, source: str) -> None:
+    """keen never sees these keys itself: it learns them where the request is signed."""
+    names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+    values = ("AKIAFAKEFAKEFAKEFAKE", KEY[::-1], KEY)
+    pairs = dict(zip(names, values, strict=True))
+    environment, line = {name.upper(): value for name, value in pairs.items()}, ""
+    if source == "credentials file":
+        lines = [f"{name} = {value}" for name, value in pairs.items()]
+        file = place.work.parent / "credentials"
+        file.write_text("\n".join(["[work]", *lines]))
+        environment, line = {"AWS_SHARED_CREDENTIALS_FILE": str(file)}, 'profile = "work"\n'
+    async with FakeProvider(echoing, is_strict=False) as provider:
+        configured(place, dialect_named("bedrock"), provider.url, line)
+        ran = await place.run("run", "go", "--debug", environment=environment)
+
+    assert provider.requests[0].headers["x-amz-security-token"] == KEY
+    assert KEY not in ran.stdout + ran.stderr
+    assert "***" in ran.stderr
+    assert nothing_kept(place)
+
+
+async def test_the_sign_in_page_repeats_nothing_of_its_address(tmp_path: Path) -> None:
+    """No script of a forged answer runs there, and no code stays in a browser's page."""
+    pages: list[str] = []
+
+    async def open_page(address: str) -> None:
+        query = parse_qs(urlsplit(address).query)
+        back, state = query["redirect_uri"][0], query["state"][0]
+        answers = ("code=<script>x</script>&state=<b>", f"code=code-{state}&state={state}")
+        pages.extend([await fetched(f"{back}?{words}") for words in answers])
+
+    async with JsonServer({"/oauth/token": 400}) as issuer:
+        with pytest.raises(KeenError) as caught:
+            await auth.sign_in(tmp_path / "a.json", open_page, issuer=issuer.url, port=0)
+        code = issuer.asked[0].form["code"]
+
+    assert len(pages) == 2
+    assert not any(word in page for page in pages for word in ("script", "<b>", code))
+    assert code not in str(caught.value)
+
+
+async def fetched(address: str) -> str:
+    parts = urlsplit(address)
+    reader, writer = await asyncio.open_connection("127.0.0.1", parts.port)
+    writer.write(f"GET {parts.path}?{parts.query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    page = (await reader.read()).decode()
+    writer.close()
+    await writer.wait_closed()
+    return page
 
 
 async def test_a_key_that_a_tool_shows_reaches_the_model_and_nothing_of_keens(place: Place) -> None:
