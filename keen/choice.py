@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,9 +72,8 @@ def choose(
     paths = Paths.from_environment(environment)
     log.configure(paths.logs, is_debugging=options.is_debugging)
     spare_loopback(os.environ)
-    if options.is_trusting:
-        trust.trust(options.cwd, paths)
-    is_trusted = trust.is_trusted(options.cwd, paths)
+    notices = list(_remember_trust(options, paths))
+    is_trusted = options.is_trusting or trust.is_trusted(options.cwd, paths)
     flags = options.settings()
     if options.model:
         flags["model"] = options.model
@@ -106,7 +105,7 @@ def choose(
         preload(sdk)
         for fault in faults(environment, client):
             raise Hindrance(fault)
-    notices = list(loaded.warnings)
+    notices += loaded.warnings
     ignored = () if is_trusted else trust.what_would_take_effect(options.cwd)
     if ignored:
         notices.append(
@@ -115,3 +114,12 @@ def choose(
     if local:
         notices.append(f"No model is set: using {name}, which runs on this machine.")
     return Chosen(loaded, paths, provider, model, effort, is_trusted, tuple(notices))
+
+
+def _remember_trust(options: Options, paths: Paths) -> Iterator[str]:
+    """What is to be told of `--trust`, which holds where it cannot be kept, as in a container."""
+    if options.is_trusting:
+        try:
+            trust.trust(options.cwd, paths)
+        except ConfigError as error:
+            yield f"This folder is trusted for this start only: {error}"

@@ -25,6 +25,7 @@ from keen.wire.catalogue import is_loopback
 from keen.wire.local import LocalServer
 
 _SMALL_WINDOW = 16_384
+_LITTLE_SPACE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +127,14 @@ def _others_can_read(path: Path) -> bool:
 def _directories(place: Place) -> Iterator[Finding]:
     for subject, path in (("sessions", place.paths.sessions), ("cache", place.paths.cache)):
         nearest = next((one for one in (path, *path.parents) if one.exists()), path)
-        if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
-            yield Finding("ok", subject, str(path))
-        else:
+        if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
             advice = "Make it writable, or set KEEN_HOME to a directory that is."
             yield Finding("note", subject, f"{path} cannot be written", advice)
+        elif shutil.disk_usage(nearest).free < _LITTLE_SPACE:
+            advice = "Make room, or set KEEN_HOME to a directory on another disk."
+            yield Finding("note", subject, f"the disk of {path} is full", advice)
+        else:
+            yield Finding("ok", subject, str(path))
 
 
 def _way(place: Place) -> Iterator[Finding]:

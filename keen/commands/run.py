@@ -100,6 +100,7 @@ async def _run(parsed: argparse.Namespace, wanted: Options, prompt: str) -> int:
         finally:
             if engine is not None:
                 await _closed(engine)
+                _tell_unsaved(engine)
         result = headless.result if headless is not None else Result()
         if interrupts.code:
             result.stop_reason = "interrupted"
@@ -145,6 +146,13 @@ def _announce(opened: Opened) -> None:
     for notice in opened.engine.notices:
         say(f"keen run: {notice}")
     opened.engine.listen(lambda text: say(f"keen run: {text}"))
+
+
+def _tell_unsaved(engine: Engine) -> None:
+    """Say what a disk that filled up meanwhile keeps from being saved."""
+    reason = engine.recorder.reason if engine.recorder is not None else None
+    if reason is not None and f"Nothing is saved: {reason}" not in engine.notices:
+        say(f"keen run: Not all is saved: {reason}")
 
 
 async def _closed(engine: Engine) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import ssl
+import sys
 from pathlib import Path
 
 import pytest
 
 from keen import proxies
-from tests.commands.test_management import keen
+from tests.commands.test_management import HERE, keen
 
 
 @pytest.mark.parametrize(
@@ -98,6 +101,37 @@ async def test_what_would_fail_every_connection_is_told_before_the_first(
     assert "FAULT  network" in told.out
     demo = await keen("run", "-m", "demo/guide", "hi", home=keen_home, environment=environment)
     assert demo.code == 0
+
+
+async def test_a_run_says_what_a_full_disk_keeps_from_being_saved(keen_home: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", 'ulimit -f 0; exec "$@"', "sh", sys.executable, "-m", "keen"),
+        *("run", "-m", "demo/guide", "hello"),
+        env={**os.environ, **HERE, "KEEN_HOME": str(keen_home)},
+        cwd=keen_home.parent,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+
+    assert "a program, not a language model" in out.decode()
+    assert process.returncode == 0
+    assert "keen run: Not all is saved: " in err.decode()
+    assert str(keen_home / "sessions") in err.decode()
+
+
+async def test_trust_that_cannot_be_kept_holds_for_this_start(keen_home: Path) -> None:
+    work = keen_home.parent / "work"
+    work.mkdir()
+    (work / "AGENTS.md").write_text("Say moo.")
+    (keen_home / "trust.json").mkdir()
+
+    ran = await keen("run", "-m", "demo/guide", "--trust", "hello", home=keen_home, cwd=work)
+
+    assert ran.code == 0
+    assert "trusted for this start only" in ran.err
+    assert "AGENTS.md ignored" not in ran.err
 
 
 def test_what_every_connection_can_use_is_left_alone() -> None:
