@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from keen.paths import Paths
+from keen.trust import trust
 from tests.extend.hooking import alive
 from tests.fakes.dialects import dialect_named
 from tests.fakes.server import FakeProvider
@@ -113,3 +115,69 @@ async def test_a_project_names_no_program_of_the_screen(place: Place, key: str) 
 
     assert ran.code == 0
     assert f"ui.{key} is ignored" in ran.stderr
+
+
+def project_hook(place: Place, body: str) -> None:
+    """A hook of the project's that looks at every call."""
+    (place.work / ".keen").mkdir()
+    (place.work / ".keen" / "hooks.toml").write_text(
+        '[[hooks.PreToolUse]]\ncommand = [".keen/check"]\n'
+    )
+    check = place.work / ".keen" / "check"
+    check.write_text(f"#!/bin/sh\n{body}\n")
+    check.chmod(0o700)
+
+
+async def test_a_projects_hook_is_named_until_it_is_approved_and_then_runs(place: Place) -> None:
+    project_hook(place, "echo 'Not today.' >&2; exit 2")
+    replies = (CHAT.calls("glob", pattern="*"), CHAT.says("ok"))
+    async with FakeProvider(*replies, *replies, *replies) as provider:
+        place.configure(CHAT, provider.url)
+        untrusted = await place.run("run", "hi")
+        waiting = await place.run("run", "--trust", "hi")
+        approved = await place.run("hooks", "approve", "--all")
+        ran = await place.run("run", "hi")
+        told = [CHAT.read(provider.requests[at]).results[0].output for at in (1, 3, 5)]
+
+    line = ".keen/hooks.toml: not approved, so not run: PreToolUse: .keen/check."
+    assert [line in one.stderr for one in (untrusted, waiting, ran)] == [False, True, False]
+    assert approved.stdout == (
+        "Approved, as it is now, .keen/check included: PreToolUse: .keen/check\n"
+    )
+    assert ["Not today." in one for one in told] == [False, False, True]
+    assert [untrusted.code, waiting.code, approved.code, ran.code] == [0, 0, 0, 0]
+
+
+async def test_what_a_hook_would_ask_the_person_is_refused_and_says_what_can_be_done(
+    place: Place,
+) -> None:
+    word = '{"hookSpecificOutput":{"permissionDecision":"ask","permissionDecisionReason":"Big?"}}'
+    asking = program(place, f"echo '{word}'")
+    async with FakeProvider(
+        CHAT.calls("write_file", path="a.txt", content="x"), CHAT.says("ok")
+    ) as provider:
+        place.configure(CHAT, provider.url, extra=hook("PreToolUse", asking))
+        await place.run("run", "--yolo", "write")
+        told = CHAT.read(provider.requests[1]).results[0].output
+
+    assert f"The hook {asking[:40]}" in told
+    assert "leaves this to the person: Big?" in told
+    assert "no rule and no mode allows what a hook asks about" in told
+    assert "Do what is possible without this call" in told
+    assert not (place.work / "a.txt").exists()
+
+
+async def test_the_list_names_what_is_mine_what_waits_and_what_is_ignored(place: Place) -> None:
+    project_hook(place, "exit 0")
+    (place.home / "config.toml").write_text('[[hooks.Stop]]\ncommand = ["true"]\n')
+    untrusted = await place.run("hooks")
+    refused = await place.run("hooks", "approve", "--all")
+    trust(place.work, Paths.in_one_directory(place.home))
+    listed = await place.run("hooks", "list")
+    unknown = await place.run("hooks", "approve", "zzzz")
+
+    assert "yours     Stop: true" in untrusted.stdout
+    assert ".keen/check" not in untrusted.stdout
+    assert ".keen/hooks.toml is ignored: this folder is not trusted." in untrusted.stderr
+    assert (refused.code, unknown.code) == (2, 2)
+    assert "PreToolUse: .keen/check  (.keen/hooks.toml, not approved)" in listed.stdout
