@@ -138,6 +138,8 @@ class Extensions:
     def listen(self, tell: Callable[[str], None]) -> None:
         """Hand what the person should know to `tell`, one line each, from now on."""
         self._tell = tell
+        if self.mcp is not None:
+            self.mcp.listen(tell)
 
     @property
     def commands(self) -> tuple[SlashEntry, ...]:

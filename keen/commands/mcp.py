@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shlex
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,11 +19,13 @@ from keen.core.errors import ConfigError, ToolError, Transient, Unauthorized, Us
 from keen.core.events import Question
 from keen.core.messages import Json, JsonObject
 from keen.extend._mcp_server import Server
-from keen.extend._mcp_text import full_text
+from keen.extend._mcp_text import first_words, full_text
 from keen.extend.mcp import McpServers
 from keen.extend.mcp_config import USER_FILE, ServerConfig, Servers, read_entries, servers
 
 _Work: TypeAlias = Callable[[Server], Awaitable[int]]
+_MOST_WHOLE: Final = 200
+"""Tools whose whole text is shown; of others the beginning."""
 _WEB: Final = ("http://", "https://")
 
 
@@ -249,11 +252,21 @@ async def _test(server: Server) -> int:
 
 
 async def _approve(server: Server) -> int:
-    out(f"{server.config.name} ({server.config.origin}): {server.config.shown}")
-    changed = await server.agree_to_all()
-    for name in changed:
-        out(f"agreed to {name} as it is now")
-    out(f"Approved {server.config.name}. You are asked again when the entry or a tool changes.")
+    name = server.config.name
+    out(f"{name} ({server.config.origin}): {server.config.shown}\n")
+    tools = await server.looked_over()
+    for number, (full, tool) in enumerate(sorted(tools.items())):
+        whole = number < _MOST_WHOLE
+        out(f"{full_text(full, tool)}\n" if whole else f"{full}: {first_words(tool)}")
+    if sys.stdin is not None and sys.stdin.isatty():
+        err(f"Use {name} with what it says of its {len(tools)} tools? [y/N]")
+        said = await asyncio.to_thread(sys.stdin.readline)
+        if said.strip().lower() not in ("y", "yes"):
+            err(f"{name} is not approved.")
+            return 1
+    for full in await server.agree_to_all():
+        out(f"agreed to {full} as it is now")
+    out(f"Approved {name}. You are asked again when the entry or a tool changes.")
     return 0
 
 

@@ -16,7 +16,7 @@ from keen.extend._mcp_connection import Connection, LinkEnded, Surroundings
 from keen.extend._mcp_names import tool_names
 from keen.extend._mcp_schema import checked
 from keen.extend._mcp_store import Store
-from keen.extend._mcp_text import PromptText, ResourceText, ToolText, difference, visible
+from keen.extend._mcp_text import PromptText, ResourceText, ToolText, difference, pages, visible
 from keen.extend.mcp_config import ServerConfig
 from keen.tools.base import Context, Outcome
 
@@ -28,7 +28,10 @@ Ask: TypeAlias = Callable[[tuple[Question, ...]], Awaitable[tuple[str, ...] | No
 ALWAYS: Final = "Start it, and remember this"
 ONCE: Final = "Start it for this session"
 USE: Final = "Use the tool as it is now"
+USE_ALL: Final = "Use these tools"
+MORE: Final = "Show more of them"
 NO: Final = "No"
+_ALL: Final = "*"
 _MOST_NAMED: Final = 20
 
 
@@ -53,8 +56,11 @@ class Server:
         self._known = store.listed(config.key)
         self._is_approved = False
         self._asking = asyncio.Lock()
+        self._taking = asyncio.Lock()
+        self.tell: Callable[[str], None] = _unheard
+        """Hears what the person should know."""
         self._refused: set[str] = set()
-        """What the person said no to, for this session: "" the server, else `name hash`."""
+        """What the person said no to, for this session: "" the server, * all, else `name hash`."""
         self._listed: tuple[ToolText, ...] | None = None
         self._live: dict[str, ToolText] = {}
         self._agreed: dict[str, str] = {}
@@ -81,10 +87,13 @@ class Server:
 
     async def list(self, ask: Ask) -> Mapping[str, ToolText]:
         """Its tools as they are now; starts it where it may be started. Raises: ToolError."""
+        if _ALL in self._refused:
+            raise self._unwanted()
         await self.approve(ask)
         listed = await self.connection.tools()
-        if listed is not self._listed:
-            await self._take(listed)
+        async with self._taking:
+            if listed is not self._listed:
+                await self._take(listed, ask)
         return self._live
 
     async def tool(self, full_name: str, ask: Ask) -> ToolText:
@@ -100,20 +109,34 @@ class Server:
         await self._agree(full_name, tool, ask)
         return tool
 
+    async def looked_over(self) -> Mapping[str, ToolText]:
+        """Its tools by full name for somebody who has its entry before them; agrees to nothing.
+
+        Raises: ToolError when it does not start.
+        """
+        self._is_approved = True
+        texts = {tool.name: tool for tool in await self.connection.tools()}
+        names = await asyncio.to_thread(tool_names, self.part, texts)
+        return {full: texts[name] for full, name in names.items()}
+
     async def agree_to_all(self) -> tuple[str, ...]:
         """The user's yes to the entry and to every text as it is now; the tools that had changed.
 
-        Raises: ToolError when it does not start; the entry is approved then.
+        Raises: ToolError when it does not start, or that cannot be stored.
         """
+        before = await asyncio.to_thread(self._store.hashes, self.config.key)
+        offered = await self.looked_over()
         if self.config.scope == "project":
             await asyncio.to_thread(_told, self._store.approve, self.config)
-        tools = await self.list(_nobody)
-        changed = {full: tool for full, tool in tools.items() if not self.is_agreed(tool)}
-        hashes = {tool.name: tool.hash for tool in changed.values()}
+        hashes = {tool.name: tool.hash for tool in offered.values()}
         await asyncio.to_thread(_told, self._store.pin, self.config.key, hashes)
         self._agreed |= hashes
+        tools = await self.list(_nobody)
         await self._keep()
-        return tuple(sorted(changed))
+        known = before if before is not None else hashes
+        return tuple(
+            sorted(full for full, tool in tools.items() if known.get(tool.name) != tool.hash)
+        )
 
     async def call(self, full_name: str, arguments: JsonObject, context: Context) -> Outcome:
         """Run a call. Raises: ToolError."""
@@ -209,13 +232,18 @@ class Server:
                 self._refused.add("")
             raise ToolError(f"The user did not want the MCP server {name} started.")
 
-    async def _take(self, listed: tuple[ToolText, ...]) -> None:
-        """Hold a new list against what was agreed to; what is first seen is agreed to."""
+    async def _take(self, listed: tuple[ToolText, ...], ask: Ask) -> None:
+        """Hold a new list against what was agreed to; what is first seen is agreed to.
+
+        A person is asked before that for a project's server, and told for one of their own.
+        """
         texts = {tool.name: tool for tool in listed}
         names = await asyncio.to_thread(tool_names, self.part, texts)
         agreed = await asyncio.to_thread(self._store.hashes, self.config.key)
         before = {**(agreed or {}), **self._agreed}
         is_first = agreed is None and not self._agreed
+        if is_first and texts:
+            await self._show_first({full: texts[name] for full, name in names.items()}, ask)
         # The user chose a server of their own with all it will ever have; a project's file did not.
         takes_new = is_first or self.config.scope != "project"
         fresh = {
@@ -227,6 +255,45 @@ class Server:
         self._live = {full: texts[name] for full, name in names.items()}
         self._listed = listed
         await self._keep()
+
+    async def _show_first(self, tools: Mapping[str, ToolText], ask: Ask) -> None:
+        """Show all that a server says of its tools before the model hears it. Raises: ToolError."""
+        name = self.config.name
+        if self.config.scope != "project":
+            names = ", ".join(sorted(tools)[:_MOST_NAMED]) + (
+                "…" if len(tools) > _MOST_NAMED else ""
+            )
+            self.tell(
+                f"The MCP server {name} offers {names}. They are used as they are now; "
+                f"`keen mcp test {name}` shows what they say."
+            )
+            return
+        if not self._is_interactive:
+            raise ToolError(
+                f"Nobody has looked at the tools of the MCP server {name} of {self.config.origin}. "
+                f"The user can do that with `keen mcp approve {name}`. Go on without it."
+            )
+        texts = await asyncio.to_thread(pages, tools)
+        for number, page in enumerate(texts, 1):
+            count = f", {number} of {len(texts)}" if len(texts) > 1 else ""
+            question = Question(
+                f"The MCP server {name} of {self.config.origin} tells the model of its "
+                f"{len(tools):,} tools{count}:\n\n{page}",
+                (USE_ALL, MORE, NO) if number < len(texts) else (USE_ALL, NO),
+            )
+            answers = await ask((question,))
+            if answers and answers[0] == USE_ALL:
+                return
+            if not answers or answers[0] != MORE:
+                if answers is not None:
+                    self._refused.add(_ALL)
+                raise self._unwanted()
+
+    def _unwanted(self) -> ToolError:
+        return ToolError(
+            f"The user did not agree to the tools of the MCP server {self.config.name}. "
+            "Go on without it."
+        )
 
     async def _keep(self) -> None:
         agreed = [tool for tool in self._live.values() if self.is_agreed(tool)]
@@ -274,6 +341,10 @@ async def _within(seconds: float, name: str) -> AsyncGenerator[None, None]:
 
 
 async def _nobody(_questions: tuple[Question, ...]) -> tuple[str, ...] | None:
+    return None
+
+
+def _unheard(_text: str) -> None:
     return None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from typing import Final
@@ -17,6 +18,11 @@ CATALOGUE_BYTES: Final = 1_800
 _WORDS: Final = 60
 """Characters of a description in a list."""
 _DIFFERENCE_BYTES: Final = 4_000
+_PAGE_COLUMNS: Final = 76
+_PAGE_LINES: Final = 8
+_MOST_PAGES: Final = 40
+_MOST_TOLD: Final = 1_500
+"""Characters of one tool on a card."""
 _MOST_ADDRESS: Final = 2_000
 _MOST_LINE: Final = 200
 _INVISIBLE: Final = re.compile(
@@ -151,6 +157,31 @@ def full_text(full_name: str, tool: ToolText) -> str:
             "may have hidden instructions there]"
         )
     return "\n".join(lines)
+
+
+def pages(tools: Mapping[str, ToolText]) -> tuple[str, ...]:
+    """What the model would be told of tools, by full name, for a person who is to agree to it.
+
+    A page fits a card; what no person sees is counted, very long texts are cut.
+    """
+    lines: list[str] = []
+    for name, tool in sorted(tools.items()):
+        lines += textwrap.wrap(_told(name, tool), _PAGE_COLUMNS, subsequent_indent="  ")
+    most = _PAGE_LINES * _MOST_PAGES
+    if len(lines) > most:
+        lines = [*lines[: most - 1], "… (the rest is not shown here)"]
+    starts = range(0, len(lines), _PAGE_LINES)
+    return tuple("\n".join(lines[start : start + _PAGE_LINES]) for start in starts)
+
+
+def _told(name: str, tool: ToolText) -> str:
+    properties = tool.schema.get("properties")
+    parameters = ", ".join(properties) if isinstance(properties, dict) else ""
+    words, hidden = visible(f"{name}({parameters}): {tool.description or 'no description'}")
+    words = " ".join(words.split())
+    if len(words) > _MOST_TOLD:
+        words = f"{words[:_MOST_TOLD]}… ({len(words) - _MOST_TOLD:,} characters more)"
+    return f"{words} [{hidden} invisible characters!]" if hidden else words
 
 
 def first_words(tool: ToolText) -> str:

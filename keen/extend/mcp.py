@@ -113,6 +113,11 @@ class McpServers:
         named = (each for each in self._servers.values() if each.config.name == name)
         return next(named, self._servers.get(name))
 
+    def listen(self, tell: Callable[[str], None]) -> None:
+        """Hand what the person should know to `tell`, one line each, from now on."""
+        for server in self._servers.values():
+            server.tell = tell
+
     def server_of(self, part: str) -> Server | None:
         """A server by the part that stands for it in the names of its tools and prompts."""
         return self._servers.get(part)

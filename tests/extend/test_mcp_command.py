@@ -119,10 +119,22 @@ def test_a_project_server_is_tried_only_once_it_is_approved(
     assert not command.record.exists()
 
     assert command("approve", "theirs") == 0
-    assert str(SCRIPT) in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert str(SCRIPT) in said
+    assert "mcp__theirs__echo\nSays what it is given.\nArguments" in said
     assert command("test", "theirs") == 0
 
     command.project("changed")
+    assert command("test", "theirs") == 1
+
+
+def test_a_project_server_that_does_not_start_is_not_approved(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.project("exits")
+    assert command("approve", "theirs") == 1
+    assert "no licence found" in capsys.readouterr().err
+    command.project("plain")
     assert command("test", "theirs") == 1
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from keen.core.errors import ToolError
-from keen.extend._mcp_server import ALWAYS, NO, ONCE, USE
+from keen.extend._mcp_server import ALWAYS, MORE, NO, ONCE, USE, USE_ALL
 from keen.extend.mcp import Limits
 from keen.tools.base import Context
 from tests.extend.mcp_place import McpPlace
@@ -159,7 +159,7 @@ async def test_closing_ends_the_server_and_what_left_its_group(place: McpPlace) 
 
 
 async def test_an_approved_project_server_is_asked_for_once(place: McpPlace) -> None:
-    place.answers = [ALWAYS]
+    place.answers = [ALWAYS, USE_ALL]
     config = place.config(scope="project")
     async with place.running(config) as session:
         assert (await session.call("mcp__test__echo", text="a")).output == "a"
@@ -167,20 +167,70 @@ async def test_an_approved_project_server_is_asked_for_once(place: McpPlace) -> 
     async with place.running(config) as session:
         assert (await session.call("mcp__test__echo", text="c")).output == "c"
 
-    assert len(place.questions) == 1
+    assert len(place.questions) == 2
     assert "python mcp_server.py plain" in place.questions[0]
+    assert "mcp__test__echo(text, times): Says what it is given." in place.questions[1]
     assert (place.paths.data / "mcp-approvals.json").stat().st_mode & 0o777 == 0o600
 
 
 async def test_a_yes_for_this_session_is_not_remembered(place: McpPlace) -> None:
-    place.answers = [ONCE]
+    place.answers = [ONCE, USE_ALL]
     config = place.config(scope="project")
     async with place.running(config) as session:
         assert (await session.call("mcp__test__echo", text="a")).output == "a"
     async with place.running(config) as session:
         assert (await session.call("mcp__test__echo", text="a")).is_error
 
-    assert len(place.questions) == 2
+    assert len(place.questions) == 3
+
+
+async def test_all_that_a_project_server_says_is_shown_before_it_is_agreed_to(
+    place: McpPlace,
+) -> None:
+    place.answers = [ALWAYS, MORE, MORE, NO]
+    async with place.running(place.config("many", scope="project")) as session:
+        refused = await session.call("mcp__test__tool_1", text="a")
+        again = await session.call("mcp__test__tool_2", text="a")
+
+    assert "did not agree to the tools" in refused.output
+    assert "did not agree to the tools" in again.output
+    assert "5,000 tools, 1 of 40:" in place.questions[1]
+    assert "3 of 40:" in place.questions[3]
+    assert len(place.questions) == 4
+    assert all(len(question.splitlines()) <= 12 for question in place.questions[1:])
+    assert "tools/call" not in place.recorded()
+
+
+async def test_what_is_hidden_in_a_text_is_shown_to_whoever_agrees(place: McpPlace) -> None:
+    place.answers = [ALWAYS, USE_ALL]
+    async with place.running(place.config("hidden", scope="project")) as session:
+        await session.call("mcp__test__echo", text="a")
+
+    assert "[2 invisible characters!]" in " ".join(place.questions[1].split())
+
+
+async def test_a_question_about_tools_that_is_left_is_asked_again(place: McpPlace) -> None:
+    place.answers = [ALWAYS]
+    async with place.running(place.config(scope="project")) as session:
+        left = await session.call("mcp__test__echo", text="a")
+        place.answers = [USE_ALL]
+        taken = await session.call("mcp__test__echo", text="a")
+
+    assert (left.is_error, taken.output) == (True, "a")
+    assert place.recorded().count("tools/list") == 1
+
+
+async def test_tools_of_a_server_of_ones_own_are_told_once(place: McpPlace) -> None:
+    told: list[str] = []
+    for _ in range(2):
+        async with place.running(place.config()) as session:
+            session.servers.listen(told.append)
+            await session.call("mcp__test__echo", text="a")
+
+    assert len(told) == 1
+    assert "The MCP server test offers mcp__test__" in told[0]
+    assert "`keen mcp test test`" in told[0]
+    assert place.questions == []
 
 
 async def test_a_refused_project_server_is_never_started_nor_asked_for_again(
@@ -256,7 +306,7 @@ async def test_where_nobody_can_be_asked_a_changed_tool_is_refused(place: McpPla
 async def test_a_new_tool_of_a_project_server_is_asked_about_that_of_an_own_is_not(
     place: McpPlace,
 ) -> None:
-    place.answers = [ALWAYS, NO]
+    place.answers = [ALWAYS, USE_ALL, NO]
     async with place.running(place.config(scope="project"), place.config(name="own")) as session:
         await session.call("mcp__own__add")
         await session.call("mcp__test__add")
@@ -265,7 +315,7 @@ async def test_a_new_tool_of_a_project_server_is_asked_about_that_of_an_own_is_n
 
     assert own.output == "a"
     assert project.is_error
-    assert "is new since you agreed" in place.questions[1]
+    assert "is new since you agreed" in place.questions[2]
 
 
 async def test_invisible_characters_of_a_description_are_left_out_and_counted(
