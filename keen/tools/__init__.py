@@ -3,7 +3,8 @@
 base                          what a tool is: `Tool`, `Context`, `Access`, `PreparedCall`
 read_file write_file edit_file glob grep bash web_fetch ask_user todo task skill recall
                               one tool each
-guard                         where a path leads, and what kind of place that is
+guard                         where a path leads, and what kind of place that is; the fixed
+                              places are in `_known_places`
 permission/                   may this call run: modes, rules, what a person allowed
 shell/                        may this command line run: plain reads, dangers
 sandbox/                      what holds a command while it runs

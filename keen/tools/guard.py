@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from keen.core.errors import ToolError
+from keen.tools._known_places import HIDDEN, LOGIN, PEERS, SOCKETS
 from keen.tools.base import Access, Context
 
 Kind: TypeAlias = Literal["missing", "file", "directory", "device", "fifo", "socket", "system"]
@@ -23,32 +24,6 @@ exactly. `person`: no rule covers it. `refuse`: never."""
 
 _SYSTEM: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
 _NOT_SYSTEM: Final = (Path("/dev/shm"),)
-
-_HIDDEN: Final = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh",
-    ".netrc", ".git-credentials", ".npmrc", ".pypirc", ".keen", ".claude", ".codex", ".gemini",
-    ".mozilla", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
-    "Library/Keychains", "Library/Cookies", "Library/Application Support/Google/Chrome",
-    "Library/Application Support/Firefox", ".local/share/keyrings", ".password-store",
-)  # fmt: skip
-"""Below the home directory: what holds credentials."""
-
-_SOCKETS: Final = (Path("/run"), Path("/var/run"), Path("/private/var/run"))
-"""Docker, dbus, ssh-agent listen here."""
-
-_PEERS: Final = (
-    ".claude", ".codex", ".gemini", ".cursor", ".agents", ".vscode", ".idea", ".mcp.json",
-    ".envrc", ".husky", ".pre-commit-config.yaml",
-)  # fmt: skip
-"""What another program reads and runs later, at any depth."""
-
-_SHELL: Final = (
-    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
-    ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc", ".gitconfig",
-    ".config/fish", ".config/git", ".config/autostart", ".config/systemd", ".config/environment.d",
-    ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", "Library/LaunchAgents",
-)  # fmt: skip
-"""Below the home directory: what the next login runs."""
 
 _HOOKS_PATH: Final = re.compile(r"^\s*hookspath\s*=\s*\"?([^\"\n]+?)\"?\s*$", re.I | re.M)
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|([nrt]))")
@@ -112,7 +87,7 @@ class Guard:
         is_scratch = root == context.scratch
         protection, reason = ("none", "") if is_scratch else self._protection(real, context)
         hidden = "" if is_scratch else self._hidden(real)
-        if not hidden and root is None and any(real.is_relative_to(at) for at in _SOCKETS):
+        if not hidden and root is None and any(real.is_relative_to(at) for at in SOCKETS):
             hidden = "sockets of other programs"
         return PathFacts(
             real,
@@ -132,7 +107,7 @@ class Guard:
     def hidden_places(self) -> tuple[Path, ...]:
         """All that holds credentials or is keen's own, whether it is there or not."""
         home = _home()
-        return (*self.own, *(home / part for part in _HIDDEN))
+        return (*self.own, *(home / part for part in HIDDEN))
 
     def _hidden(self, real: Path) -> str:
         names = _folded(real)
@@ -141,7 +116,7 @@ class Guard:
         if any(_starts(names, _folded(part)) for part in self.own):
             return "keen's own files"
         home = _folded(_home())
-        for part in _HIDDEN:
+        for part in HIDDEN:
             if _starts(names, home + _below(part)):
                 return f"credentials in ~/{part}"
         return ""
@@ -154,10 +129,10 @@ class Guard:
         if inside_git is not None:
             return inside_git
         home = _folded(_home())
-        for part in _SHELL:
+        for part in LOGIN:
             if _starts(names, home + _below(part)):
                 return "person", f"~/{part} runs at the next login"
-        for part in _PEERS:
+        for part in PEERS:
             if part in names:
                 return "ask", f"{part} is run by other programs"
         if _contains(names, (".github", "workflows")):
@@ -215,13 +190,13 @@ def is_environment_file(path: Path) -> bool:
 
 def protected_names() -> tuple[str, ...]:
     """Below a root: what commands do not change, because keen or other programs run it later."""
-    return (".git", ".keen", *_PEERS, ".github/workflows")
+    return (".git", ".keen", *PEERS, ".github/workflows")
 
 
 def login_places() -> tuple[Path, ...]:
     """What the next login of the person runs, whether it is there or not."""
     home = _home()
-    return tuple(home / part for part in _SHELL)
+    return tuple(home / part for part in LOGIN)
 
 
 def is_system(path: Path) -> bool:
