@@ -1,0 +1,1 @@
+"""What the conversation's screen is made of; each draws itself as lines."""
