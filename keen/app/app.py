@@ -197,7 +197,9 @@ class KeenApp(App[int], inherit_bindings=False):
 
     def farewell(self, opened: Opened | None, tally: Tally) -> None:
         """What is printed once the screen is gone."""
-        if opened is None or not tally.turns:
+        if opened is None or not (tally.turns or opened.engine.conversation.history):
+            return
+        if self.exit_code == 128 + signal.SIGHUP and not _is_there():
             return
         engine = opened.engine
         name = self.chat.status_line.status.name or "This session"
@@ -228,6 +230,19 @@ def _driver() -> type[Driver] | None:
     from keen.app.terminal import TerminalDriver
 
     return TerminalDriver
+
+
+def _is_there() -> bool:
+    """False once the terminal is gone: what is printed then is an error and nothing else."""
+    if sys.platform == "win32":
+        return True
+    import termios
+
+    try:
+        termios.tcgetattr(0)
+    except (OSError, termios.error):
+        return False
+    return True
 
 
 def _import_drawing() -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from keen import sanitize
 from keen.app.desk import ModelRow, Wanted
 from keen.app.modes import mode_named
-from keen.app.screens.opening import Opening
+from keen.app.screens.opening import Opening, model_of
 from keen.core.errors import ConfigError
 from keen.core.messages import User
 from keen.core.models import EFFORTS, Effort
@@ -40,6 +40,7 @@ async def _pick_model(screen: Opening) -> None:
         [Row(row.name, row.name, row.detail) for row in rows],
         screen.look,
         hint="Enter takes · Esc closes · /model PROVIDER/MODEL takes any other",
+        narrows=True,
     )
 
     def chosen(name: str | None) -> None:
@@ -123,11 +124,8 @@ def mode(screen: Opening, argument: str) -> None:
 
 
 def present_model(screen: Opening) -> str:
-    engine = screen.engine
-    if engine is None:
-        return ""
-    effort = engine.conversation.sampler.effort
-    return engine.model + (f":{effort}" if effort else "")
+    """The model as it is asked for, its effort included; empty without one."""
+    return model_of(screen.engine) if screen.engine is not None else ""
 
 
 async def trust(screen: Opening, _argument: str) -> None:
@@ -154,7 +152,7 @@ def add_directory(screen: Opening, argument: str) -> None:
     engine = screen.engine
     path = Path(argument.strip()).expanduser()
     if engine is None or not argument.strip():
-        screen.notify_person("/add-dir DIR", "warning")
+        screen.notify_person("Name the folder: /add-dir DIR", "warning")
         return
     real = (screen.desk.early.cwd / path).resolve()
     if not real.is_dir():
@@ -171,18 +169,25 @@ def login(screen: Opening, argument: str) -> None:
     """Set up a provider."""
     from keen.app.screens.setup import SetupScreen
 
+    known = [row.name for row in screen.desk.providers()]
+    if argument.strip() and argument.strip() not in known:
+        words = f"{argument.strip()} is no provider with a key: {', '.join(known)}."
+        screen.notify_person(sanitize.line(words), "warning", 6.0)
+        return
+
     def done(name: str | None) -> None:
         if name:
             switch(screen, name)
 
-    screen.host.push_screen(SetupScreen(screen.desk, screen.look, "", argument.strip()), done)
+    sheet = SetupScreen(screen.desk, screen.look, "", argument.strip(), is_first=False)
+    screen.host.push_screen(sheet, done)
 
 
 async def logout(screen: Opening, argument: str) -> None:
     """Forget a provider's key."""
     name = argument.strip()
     if not name:
-        screen.notify_person("/logout PROVIDER", "warning")
+        screen.notify_person("Name the provider: /logout PROVIDER", "warning")
     elif await screen.desk.forget_key(name):
         screen.notify_person(f"The key of {sanitize.line(name)} is forgotten.")
     else:
@@ -197,7 +202,7 @@ def aside(screen: Opening, argument: str) -> None:
         screen.show_mine(User(f"/btw {argument}"))
         screen.ask_aside(QUESTION + argument)
     else:
-        screen.notify_person("/btw QUESTION", "warning")
+        screen.notify_person("Write the question behind it: /btw QUESTION", "warning")
 
 
 def review(screen: Opening, argument: str) -> None:
@@ -209,7 +214,7 @@ def review(screen: Opening, argument: str) -> None:
         rest.strip().partition(" ") if first in ("-m", "--model") else ("", "", argument)
     )
     if first in ("-m", "--model") and not name:
-        screen.notify_person("/review -m PROVIDER/MODEL [focus]", "warning")
+        screen.notify_person("Name the model: /review -m PROVIDER/MODEL [focus]", "warning")
         return
     screen.show_mine(User(f"/review {argument}".rstrip()))
     screen.ask_aside(REVIEW + (focus.strip() or "everything"), may_read=True, model=name)
@@ -258,6 +263,8 @@ def _use_theme(screen: Opening, name: str) -> None:
 def show_thinking(screen: Opening, _argument: str) -> None:
     """Show or fold reasoning and outputs."""
     screen.transcript.unfold(not screen.transcript.is_unfolded)
+    state = "shown" if screen.transcript.is_unfolded else "folded"
+    screen.notify_person(f"Reasoning and tool outputs are {state}.")
 
 
 def tool_history(screen: Opening, argument: str) -> None:
@@ -281,12 +288,14 @@ def tool_history(screen: Opening, argument: str) -> None:
 
 def queue(screen: Opening, argument: str) -> None:
     """What waits, or an end to it."""
-    if argument.strip() == "clear":
+    count = len(screen.outbox.waiting)
+    if argument.strip() not in ("", "clear"):
+        screen.notify_person("/queue takes nothing or clear.", "warning")
+    elif argument.strip() and count:
         screen.outbox.clear()
         screen.queue_panel.update()
         screen.notify_person("Queue cleared")
     else:
-        count = len(screen.outbox.waiting)
         screen.notify_person(f"{count} queued." if count else "Nothing is queued.")
 
 

@@ -17,7 +17,6 @@ from textual.message import Message
 
 from keen.agent.stream import events
 from keen.app import messages as ui
-from keen.app import subagent_line
 from keen.app.coalesce import Channel, Coalescer
 from keen.core.errors import KeenError
 from keen.core.events import (
@@ -94,8 +93,7 @@ class Driver:
     _ended: ui.TurnEnded | None = None
     _quiet_until: float = 0.0
     _task: str = ""
-    """The `task` call that runs, and the state of each of its subagents."""
-    _states: dict[int, str] = field(default_factory=dict[int, str])
+    """The `task` call that runs, or ran last."""
     _deltas: Coalescer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -230,10 +228,11 @@ class Driver:
                         asked.choices,
                         asked.rule,
                         asked.prefix,
+                        asked.agent,
                     )
                 )
-            case QuestionAsked(questions=questions, reply=reply):
-                self.post(ui.AnswerWanted(questions, reply))
+            case QuestionAsked(questions=questions, reply=reply, agent=agent):
+                self.post(ui.AnswerWanted(questions, reply, agent))
             case Rewound(reason=reason, attempt=attempt, delay=delay, detail=detail):
                 self.post(ui.Voided(reason == "overflow", attempt, delay, detail))
             case UsageReported(usage=usage, budget=budget):
@@ -257,20 +256,14 @@ class Driver:
         match event:
             case ToolStarted(call=call):
                 if call.name == "task":
-                    self._task, self._states = call.id, {}
+                    self._task = call.id
                 self.post(ui.ToolOpened(call))
             case ToolProgress(call_id=call_id, text=text):
                 self.post(ui.ToolOutput(call_id, text))
             case ToolFinished(result=result, seconds=seconds):
                 self.post(ui.ToolClosed(result, seconds))
             case SubagentProgress():
-                self._subagent(event)
-
-    def _subagent(self, told: SubagentProgress) -> None:
-        """A line under the running `task` call for each state that a subagent enters."""
-        if self._states.get(told.number) != told.state:
-            self._states[told.number] = told.state
-            self.post(ui.ToolOutput(self._task, subagent_line.line(told) + "\n"))
+                self.post(ui.SubagentMoved(self._task, event))
 
     def _compaction(
         self,

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from textual.message import Message
 
 from keen.app.coalesce import Channel
-from keen.core.events import Choice, Decision, Question
+from keen.core.events import Choice, Decision, Question, SubagentProgress
 from keen.core.messages import Json, ToolCall, ToolResult, Usage, User
 
 Outcome: TypeAlias = Literal[
@@ -34,10 +34,18 @@ class ToolOpened(Message):
 
 @dataclass
 class ToolOutput(Message):
-    """Live output of a running call."""
+    """The newest of a running call's live output; it replaces what was shown before."""
 
     call_id: str
     text: str
+
+
+@dataclass
+class SubagentMoved(Message):
+    """A subagent of a running call stands elsewhere now."""
+
+    call_id: str
+    told: SubagentProgress
 
 
 @dataclass
@@ -59,6 +67,8 @@ class PermissionWanted(Message):
     choices: tuple[Choice, ...] = ("once", "session", "project", "deny")
     rule: str = ""
     prefix: str = ""
+    agent: str = ""
+    """The subagent that asks; empty for the conversation's own model."""
 
 
 @dataclass
@@ -67,6 +77,9 @@ class AnswerWanted(Message):
 
     questions: tuple[Question, ...]
     reply: Callable[[tuple[str, ...] | None], None]
+    agent: str = ""
+    is_closed: bool = False
+    """Only the options are answers."""
 
 
 @dataclass

@@ -312,10 +312,10 @@ class Plain:
         match event:
             case PermissionRequested():
                 event.reply(await _permission(event))
-            case QuestionAsked(questions=questions, reply=reply):
+            case QuestionAsked(questions=questions, reply=reply, agent=agent):
                 answers: list[str] = []
                 for question in questions:
-                    say(f"Question: {question.text}")
+                    say(f"Question{_of(agent)}: {question.text}")
                     for number, option in enumerate(question.options, 1):
                         say(f"{number}: {option}")
                     answer = await asked("Answer: ")
@@ -327,11 +327,14 @@ class Plain:
 
 
 async def _permission(event: PermissionRequested) -> Decision:
+    from keen.app import arguments
     from keen.app.tool_cards import subject
 
-    say(f"Permission needed for {event.call.name}: {subject(event.call)}")
     preview = event.preview
-    if isinstance(preview, dict) and isinstance(diff := preview.get("diff"), str):
+    diff = preview.get("diff") if isinstance(preview, dict) else None
+    words = subject(event.call) if isinstance(diff, str) else arguments.told(event.call)
+    say(f"Permission needed for {event.call.name}{_of(event.agent)}: {words}")
+    if isinstance(diff, str):
         say(diff)
     say(f"It asks because: {event.reason}")
     choices = ["y once"]
@@ -352,6 +355,10 @@ async def _permission(event: PermissionRequested) -> Decision:
             return Decision("deny")
         case _:
             return Decision("deny", message=answer)
+
+
+def _of(agent: str) -> str:
+    return f" of the subagent {agent}" if agent else ""
 
 
 def _chosen(answer: str, options: tuple[str, ...]) -> str:

@@ -39,6 +39,8 @@ class Replay:
     compactions: int = 0
     context_tokens: int | None = None
     name: str = ""
+    todo: ToolCall | None = None
+    """The last list of what is to be done."""
 
     def show(self, shown: Shown) -> None:
         match shown:
@@ -66,7 +68,10 @@ class Replay:
                 self.blocks.append(Words("The last compaction was taken back.", "muted"))
 
     def _tool(self, item: ToolItem) -> None:
-        card = Card(ToolCall(item.id, item.name, dict(item.input)))
+        call = ToolCall(item.id, item.name, dict(item.input))
+        if item.name == "todo" and not item.is_error:
+            self.todo = call
+        card = Card(call)
         card.end(item.output, is_error=item.is_error, seconds=item.seconds)
         last = self.blocks[-1] if self.blocks else None
         if item.name in READING and isinstance(last, Reads):

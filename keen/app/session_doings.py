@@ -61,7 +61,7 @@ async def rename(screen: Opening, argument: str) -> None:
     """Name this session."""
     engine = screen.engine
     if not argument.strip():
-        screen.notify_person("/rename NAME", "warning")
+        screen.notify_person("Write the name behind it: /rename NAME", "warning")
     elif engine is not None and engine.recorder is not None:
         await engine.recorder.renamed(argument.strip())
         screen.status_line.status.name = sanitize.line(argument.strip())

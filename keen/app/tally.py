@@ -34,9 +34,9 @@ class Tally:
     _turn_started: float = 0.0
     _cost_before: float | None = None
 
-    def begin(self, cost: float | None) -> None:
-        """A turn begins; `cost` is the session's so far."""
-        self.turns += 1
+    def begin(self, cost: float | None, *, is_aside: bool = False) -> None:
+        """A turn begins; `cost` is the session's so far. `is_aside`: it is none of the session."""
+        self.turns += not is_aside
         self.turn_tools = self.turn_compactions = self.sent = self.received = 0
         self._turn_files = set()
         self._turn_started = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -55,6 +56,8 @@ def subject(call: ToolCall) -> str:
     """What the call is about, in one harmless line."""
     if call.name == "task":
         return _shared_out(call.input.get("tasks"))
+    if call.name == "ask_user":
+        return _first_question(call.input.get("questions"))
     named = call.input.get(_SUBJECTS.get(call.name, ""))
     value = named if isinstance(named, str) else _first_text(call.input)
     extra = ""
@@ -67,6 +70,11 @@ def subject(call: ToolCall) -> str:
 
 def _first_text(arguments: JsonObject) -> str:
     return next((value for value in arguments.values() if isinstance(value, str)), "")
+
+
+def _first_question(questions: Json) -> str:
+    first = questions[0] if isinstance(questions, list) and questions else None
+    return sanitize.line(str(first.get("text", ""))) if isinstance(first, dict) else ""
 
 
 def _shared_out(tasks: Json) -> str:
@@ -130,8 +138,12 @@ class Card:
         return f"{self.call.name} {subject(self.call)}\n{self._output}"
 
     def add_output(self, text: str) -> None:
-        """Live output. Only its end is kept."""
+        """More live output. Only its end is kept."""
         self._output = (self._output + sanitize.plain(text))[-_KEPT:]
+
+    def show_output(self, text: str) -> None:
+        """The newest live output, in place of what there was."""
+        self._output = sanitize.plain(text)[-_KEPT:]
 
     def show_subagent(self, told: SubagentProgress) -> None:
         """Where one of its subagents stands now."""
@@ -170,9 +182,10 @@ class Card:
         """The card's first line."""
         mark, style = mark_of(self.state, look)
         note = self._note()
-        name = Segment(f"{mark} {self.call.name} ", style + Style(bold=True))
-        room = width - len(name.text) - len(note)
-        about = Segment(cropped(subject(self.call), max(room, 8)), look.text)
+        words = subject(self.call)
+        name = Segment(f"{mark} {self.call.name}{' ' * bool(words)}", style + Style(bold=True))
+        room = width - cell_len(name.text) - len(note)
+        about = Segment(cropped(words, max(room, 8)) if words else "", look.text)
         return Strip([name, about, Segment(note, look.muted)])
 
     def _note(self) -> str:
@@ -219,6 +232,9 @@ class Card:
         else:
             most = _FAILED_TAIL if self.state == "failed" else _TAIL
             all_lines = text.split("\n")
+            if self.state == "failed" and not self._is_command():
+                # What a tool of keen's says went wrong is a sentence, not a row of output.
+                all_lines = folded(text, width)
             hidden = len(all_lines) - most
             tail = [cropped(line.expandtabs(4), width) for line in all_lines[-most:]]
             drawn = _strips(tail, style)
@@ -265,7 +281,7 @@ class Reads:
         state: State = "running" if "running" in states else "done"
         mark, style = mark_of(state, look)
         name = f"{mark} {len(self.cards)} reads "
-        about = ", ".join(dict.fromkeys(subject(card.call) for card in reversed(self.cards)))
+        about = ", ".join(dict.fromkeys(subject(card.call) for card in self.cards))
         room = max(width - len(name), 8)
         return Strip(
             [Segment(name, style + Style(bold=True)), Segment(cropped(about, room), look.text)]

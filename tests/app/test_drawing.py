@@ -154,7 +154,7 @@ def test_neighbouring_reads_share_one_line_and_a_failed_one_says_why() -> None:
 
     folded_rows = rows(Reads([good, bad]))
 
-    assert folded_rows[0] == "✓ 2 reads b.py, a.py"
+    assert folded_rows[0] == "✓ 2 reads a.py, b.py"
     assert folded_rows[1] == "✗ read_file b.py"
     assert folded_rows[2] == "  There is no file b.py."
 

@@ -162,9 +162,9 @@ async def test_every_theme_draws_the_conversation_and_the_sheets(theme: str, kee
     async with keen(None, "-m", "demo/guide", "--theme", theme) as terminal:
         await terminal.ready()
         await terminal.say("/theme")
-        await terminal.until("Type to narrow")
+        await terminal.until("Enter takes")
         terminal.press("escape")
-        await terminal.gone("Type to narrow")
+        await terminal.gone("Enter takes")
         await terminal.say("/help")
         await terminal.until("Shift+Enter")
 

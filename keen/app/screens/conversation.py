@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from rich.segment import Segment
 from textual.app import ComposeResult
@@ -12,6 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.worker import Worker, WorkerState
 
 from keen import sanitize
 from keen.app.blocks import Tone, Words
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from keen.engine import Engine
 
 
+_log: Final = logging.getLogger(__name__)
 _STATUS_SECONDS: Final = 0.5
 """How long changes are gathered before a status command is asked."""
 
@@ -191,6 +194,20 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
             await work
         except (KeenError, OSError) as error:
             self.notify_person(str(error), "error", 8.0)
+
+    def on_worker_state_changed(self, change: Worker.StateChanged) -> None:
+        """A mistake of keen's own in such work is told and logged; the screen goes on."""
+        # Textual leaves out the parameter of Worker here, so that its type is unknown to a checker.
+        worker = cast("Worker[object]", change.worker)  # pyright: ignore[reportUnknownMemberType]
+        error = worker.error
+        if change.state is WorkerState.ERROR and error is not None:
+            _log.error("work of the screen failed: %s", worker.group, exc_info=error)
+            words = f"keen failed: {type(error).__name__}: {error}"
+            self.work_failed(worker.group, sanitize.line(words))
+
+    def work_failed(self, group: str, words: str) -> None:
+        """Work of the screen's own ended with a mistake of keen's."""
+        self.notify_person(words, "error", 8.0)
 
     @property
     def present_mode(self) -> str:

@@ -136,7 +136,7 @@ class Driving(Outside):
         engine = self.engine
         self.transcript.mark()
         self.transcript.follow()
-        self.tally.begin(engine.cost_usd if engine is not None else None)
+        self.tally.begin(engine.cost_usd if engine is not None else None, is_aside=True)
         self.spinner.start()
         self.driver.begin(is_compaction=is_compaction)
 

@@ -14,14 +14,18 @@ from keen.app.desk import Opened, Wanted
 from keen.app.messages import AnswerWanted
 from keen.app.screens.driving import Driving
 from keen.app.tally import Tally
+from keen.app.widgets.panels import todo_items
 from keen.core.errors import ConfigError, KeenError, SessionError
 from keen.core.events import Question
 from keen.core.messages import User
 
 if TYPE_CHECKING:
+    from keen.engine import Engine
     from keen.session.checkpoint import Recorder
 
 _SAVING_SECONDS = 5.0
+_UNTRUSTED = "This folder is not trusted"
+"""How the engine's notice begins; it names the flag, and on the screen there is a command."""
 
 
 class Opening(Driving):
@@ -123,7 +127,12 @@ class Opening(Driving):
                 self.run_quietly(self.desk.set_trust(is_trusted=False), "trust")
             self.turn_over(is_by_itself=not self.outbox.is_held)
 
-        self.post_message(AnswerWanted((question,), answered))
+        self.post_message(AnswerWanted((question,), answered, is_closed=True))
+
+    async def _tell_untrusted(self) -> None:
+        if names := await self.desk.trust():
+            shown = ", ".join(map(sanitize.line, names))
+            self.say(f"This folder is not trusted: {shown} ignored. /trust asks again.", gap=0)
 
     async def trusted(self, *, is_trusted: bool) -> None:
         """Remember the answer and begin again with what it lets in; nothing is sent meanwhile."""
@@ -135,7 +144,7 @@ class Opening(Driving):
         engine = self.engine
         has_history = engine is not None and bool(engine.conversation.history)
         session_id = engine.session_id if engine is not None and has_history else ""
-        model = engine.model if engine is not None else ""
+        model = model_of(engine) if engine is not None else ""
         self.open(Wanted("resume" if session_id else "new", session_id or "", model))
 
     def _watch_saving(self) -> None:
@@ -182,7 +191,7 @@ class Opening(Driving):
         if before is None or self.opened is not None:
             return
         session_id = before.engine.session_id or ""
-        model = before.engine.model
+        model = model_of(before.engine)
         with suppress(KeenError):
             kind = "resume" if before.engine.conversation.history else "new"
             self._adopt(await self.desk.open(Wanted(kind, session_id, model)), is_same=True)
@@ -200,8 +209,11 @@ class Opening(Driving):
         if not is_same:
             self._show(opened)
         for notice in opened.engine.notices:
-            self.say(sanitize.line(notice), "muted", gap=0)
-        opened.engine.gate.listen(lambda text: self.say(sanitize.line(text), "muted", gap=0))
+            if not notice.startswith(_UNTRUSTED):
+                self.say(sanitize.line(notice), "muted", gap=0)
+        if not opened.is_trusted and not opened.asks_trust and not is_same:
+            self.run_quietly(self._tell_untrusted(), "trust")
+        opened.engine.listen(lambda text: self.say(sanitize.line(text), "muted", gap=0))
         self.host.settings_known(settings)
         self.show_status()
 
@@ -216,11 +228,13 @@ class Opening(Driving):
             self.transcript.extend(replay.blocks)
             self.history.load(replay.prompts)
             self.last_answer = replay.last_answer
+            self.todo.update(todo_items(replay.todo) if replay.todo is not None else [])
             self.tally.compactions = replay.compactions
             self.tally.context = replay.context_tokens
             self.tally.budget = opened.engine.conversation.sampler.budget.effective
             self.status_line.status.name = sanitize.line(replay.name)
         else:
+            self.todo.update([])
             self.status_line.status.name = ""
         self.transcript.follow()
 
@@ -242,7 +256,8 @@ class Opening(Driving):
             elif self.opened is None:
                 self.leave()
 
-        self.host.push_screen(SetupScreen(self.desk, self.look, reason), done)
+        sheet = SetupScreen(self.desk, self.look, reason, is_first=self.opened is None)
+        self.host.push_screen(sheet, done)
 
     def _stopped(self, error: ConfigError, wanted: Wanted) -> None:
         """Ask for what this start lacks; what no model cures can only be put right outside."""
@@ -263,6 +278,16 @@ class Opening(Driving):
 
         is_first = self.opened is None
         self.host.push_screen(HinderedScreen(self.look, words, is_first=is_first), done)
+
+    def work_failed(self, group: str, words: str) -> None:
+        """Without an engine nothing else says why; and whoever wants to go can go."""
+        if group == "open":
+            self.say(words, "error")
+        elif group == "leave":
+            self.host.fault = words
+            self.host.exit()
+        else:
+            super().work_failed(group, words)
 
     # Leaving.
 
@@ -290,6 +315,12 @@ def _is_same(before: Opened | None, opened: Opened) -> bool:
         and before.engine.session_id == opened.engine.session_id
         and bool(opened.records)
     )
+
+
+def model_of(engine: Engine) -> str:
+    """The model as it is asked for, its effort included."""
+    effort = engine.conversation.sampler.effort
+    return engine.model + (f":{effort}" if effort else "")
 
 
 def _short(path: str) -> str:

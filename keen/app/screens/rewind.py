@@ -48,7 +48,8 @@ async def pick(screen: Opening) -> None:
             rewinding = _Rewinding(screen, int(seq), said[int(seq)], session_id, log)
             screen.run_quietly(rewinding.ask(), "rewind")
 
-    screen.host.push_screen(ListSheet("Rewind to before", rows, screen.look, hint=_HINT), chosen)
+    sheet = ListSheet("Rewind to before", rows, screen.look, hint=_HINT, narrows=True)
+    screen.host.push_screen(sheet, chosen)
 
 
 @dataclass

@@ -22,8 +22,11 @@ GUIDE = "demo/guide"
 class SetupScreen(Sheet[str]):
     """Closes with the model to start with, or nothing."""
 
-    def __init__(self, desk: Desk, look: Look, reason: str, provider: str = "") -> None:
-        super().__init__("Which model shall keen use?", "↑ ↓ Enter · Esc leaves", look)
+    def __init__(
+        self, desk: Desk, look: Look, reason: str, provider: str = "", *, is_first: bool = True
+    ) -> None:
+        ends = "leaves keen" if is_first else "closes"
+        super().__init__("Which model shall keen use?", f"↑ ↓ Enter · Esc {ends}", look)
         self._desk = desk
         self._reason = reason
         self._wanted = provider

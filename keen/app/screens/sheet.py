@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
@@ -22,6 +23,10 @@ from keen.app.widgets.permission import SHORT
 from keen.app.widgets.transcript import Transcript
 
 T = TypeVar("T")
+_FEW: Final = 6
+"""Rows that are seen at once: narrowing them would be one more thing to read."""
+_COLUMN: Final = 48
+"""Cells that labels may take for the details behind them to be aligned."""
 
 
 class Sheet(ModalScreen[T], inherit_bindings=False):
@@ -55,7 +60,10 @@ class Row:
 
 
 class ListSheet(Sheet[str]):
-    """A list that narrows while one types. `preview` shows more of the row under the cursor."""
+    """A list; a long one, and one that `narrows`, gets shorter while one types.
+
+    `preview` shows more of the row under the cursor.
+    """
 
     def __init__(
         self,
@@ -66,17 +74,20 @@ class ListSheet(Sheet[str]):
         hint: str = "Enter takes · Esc closes",
         preview: Callable[[str], Awaitable[list[Block]]] | None = None,
         keys: dict[str, Callable[[str], None]] | None = None,
+        narrows: bool = False,
     ) -> None:
         super().__init__(title, hint, look)
         self.rows = list(rows)
         self._preview = preview
         self._keys = keys or {}
         self._shown: list[Row] = []
+        self._narrows = narrows or preview is not None or len(self.rows) > _FEW
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self.heading, id="title", markup=False)
-            yield Input(placeholder="Type to narrow", id="filter")
+            if self._narrows:
+                yield Input(placeholder="Type to narrow", id="filter")
             yield OptionList(id="rows")
             if self._preview is not None:
                 yield Transcript(self.look, id="preview")
@@ -84,13 +95,13 @@ class ListSheet(Sheet[str]):
 
     def on_mount(self) -> None:
         self._fill("")
-        self.query_one("#filter", Input).focus()
+        self.query_one("#filter" if self._narrows else "#rows").focus()
 
     def replace(self, rows: Sequence[Row]) -> None:
         """Other rows, the filter kept."""
         self.rows = list(rows)
         if self.is_mounted:
-            self._fill(self.query_one("#filter", Input).value)
+            self._fill(self.query_one("#filter", Input).value if self._narrows else "")
 
     def _fill(self, wanted: str) -> None:
         by_text = {f"{row.label} {row.detail} {row.value}": row for row in self.rows}
@@ -99,10 +110,13 @@ class ListSheet(Sheet[str]):
         options = self.query_one("#rows", OptionList)
         options.clear_options()
         muted = self.look.muted
+        # Details stand below one another, where labels are not too long for that.
+        wide = max((cell_len(row.label) for row in self.rows if row.detail), default=0)
+        wide = wide if wide <= _COLUMN else 0
         for row in self._shown:
             text = Text(row.label, no_wrap=True, overflow="ellipsis")
             if row.detail:
-                text.append("  " + row.detail, muted)
+                text.append(" " * max(wide - cell_len(row.label), 0) + "  " + row.detail, muted)
             options.add_option(Option(text))
         if self._shown:
             options.highlighted = 0

@@ -10,9 +10,10 @@ from keen.app.blocks import Mine
 from keen.app.desk import Attention
 from keen.app.screens.conversation import ConversationScreen
 from keen.app.units import duration
+from keen.app.widgets.panels import todo_items
 from keen.app.widgets.spinner import COMPACTING, INTERRUPTS, THINKING, WAITING
 from keen.core.events import Decision
-from keen.core.messages import ToolCall, User
+from keen.core.messages import User
 
 COMPACTED_BY_ITSELF = "Context compacted automatically."
 COMPACTED = "Context compacted."
@@ -48,8 +49,6 @@ class TurnView(ConversationScreen):
     @on(ui.ToolOpened)
     def _tool_opened(self, message: ui.ToolOpened) -> None:
         call = message.call
-        if call.name == "todo":
-            self._show_todo(call)
         diff = self.previews.pop(call.id, "")
         self.transcript.open_tool(call, diff)
         self.last_answer += "\n\n" if self.last_answer.strip() else ""
@@ -58,7 +57,14 @@ class TurnView(ConversationScreen):
     def _tool_output(self, message: ui.ToolOutput) -> None:
         card = self.transcript.card(message.call_id)
         if card is not None:
-            card.add_output(message.text)
+            card.show_output(message.text)
+            self.transcript.card_changed(message.call_id)
+
+    @on(ui.SubagentMoved)
+    def _subagent_moved(self, message: ui.SubagentMoved) -> None:
+        card = self.transcript.card(message.call_id)
+        if card is not None:
+            card.show_subagent(message.told)
             self.transcript.card_changed(message.call_id)
 
     @on(ui.ToolClosed)
@@ -67,18 +73,11 @@ class TurnView(ConversationScreen):
         if card is None:
             return
         card.close(message.result, message.seconds)
+        if card.call.name == "todo" and not message.result.is_error:
+            self.todo.update(todo_items(card.call))
         self.tally.finished(card.call, message.result)
         self.transcript.card_changed(message.result.call_id)
         self.transcript.mark()
-
-    def _show_todo(self, call: ToolCall) -> None:
-        given = call.input.get("items")
-        items = [
-            (str(item.get("status", "pending")), str(item.get("text", "")))
-            for item in (given if isinstance(given, list) else [])
-            if isinstance(item, dict)
-        ]
-        self.todo.update(items)
 
     @on(ui.Voided)
     def _voided(self, message: ui.Voided) -> None:
@@ -172,7 +171,7 @@ class TurnView(ConversationScreen):
     @on(ui.AnswerWanted)
     def _answer_wanted(self, message: ui.AnswerWanted) -> None:
         self.pending.append(message)
-        self.spinner.hint = "Esc leaves it open"
+        self.spinner.hint = "Esc leaves it unanswered"
         self.spinner.say(WAITING)
         self.show_question()
         self.attend("question_asked", "keen has a question")

@@ -18,6 +18,7 @@ from keen.app.host import host_of
 from keen.app.look import Look
 from keen.app.outbox import Outbox
 from keen.app.widgets.lines import Lines
+from keen.core.messages import ToolCall
 
 _QUEUE_ROWS: Final = 4
 _ROWS: Final = 8
@@ -76,17 +77,27 @@ class TodoPanel(Lines):
         look = self.look
         if not self.items:
             return [Strip([Segment("There is no todo list yet.", look.muted)])]
-        done = sum(status in ("completed", "done") for status, _ in self.items)
+        done = sum(status == "done" for status, _ in self.items)
         drawn = [Strip([Segment(f"Todo {done}/{len(self.items)}", look.strong)])]
         for status, text in self.items[: _ROWS * 2]:
-            is_done = status in ("completed", "done")
-            mark = "✓" if is_done else "▸" if status == "in_progress" else "○"
+            is_done = status == "done"
+            mark = "✓" if is_done else "▸" if status == "active" else "○"
             style = look.muted if is_done else look.text
             marked = look.success if is_done else look.accent
             drawn.append(
                 Strip([Segment(f"{mark} ", marked), Segment(_one_line(text, width - 2), style)])
             )
         return drawn
+
+
+def todo_items(call: ToolCall) -> list[tuple[str, str]]:
+    """Status and text of what a `todo` call wrote."""
+    given = call.input.get("items")
+    return [
+        (str(item.get("status", "pending")), str(item.get("text", "")))
+        for item in (given if isinstance(given, list) else [])
+        if isinstance(item, dict)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

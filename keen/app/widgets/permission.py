@@ -16,11 +16,12 @@ from textual import events
 from textual.strip import Strip
 
 from keen import sanitize
+from keen.app import arguments
 from keen.app.blocks import cropped, folded, wrapped
 from keen.app.host import host_of
 from keen.app.look import Look
 from keen.app.messages import PermissionWanted
-from keen.app.tool_cards import diff_lines, subject
+from keen.app.tool_cards import diff_lines
 from keen.app.widgets.lines import Lines
 from keen.app.widgets.prompt import Prompt
 from keen.core.events import Decision
@@ -195,6 +196,8 @@ class PermissionCard(Lines, can_focus=True):
     def _question(self, asked: PermissionWanted, width: int) -> tuple[Strip, list[Strip]]:
         look = self.look
         title, body = _asked_for(asked, width, look)
+        if asked.agent:
+            title = f"{sanitize.line(asked.agent)} asks: {title}"
         of = f" ({self.number} of {self.waiting})" if self.waiting > 1 else ""
         heading = Strip([Segment(cropped(title + of, width), look.warning + Style(bold=True))])
         return heading, body
@@ -244,7 +247,11 @@ def _always(asked: PermissionWanted) -> str:
         case "bash":
             return "always: exactly this command"
         case "edit_file" | "write_file":
-            return "always: edits in the workspace"
+            preview = asked.preview
+            name = str(preview.get("name", "")) if isinstance(preview, dict) else ""
+            # What is outside the workspace is named whole, and allowed by itself.
+            is_outside = name.startswith(("/", "~", ".."))
+            return "always: this file" if is_outside else "always: edits in the workspace"
         case "web_fetch":
             return "always: this host"
         case _:
@@ -273,8 +280,8 @@ def _asked_for(asked: PermissionWanted, width: int, look: Look) -> tuple[str, li
         if (needs := asked.call.input.get("needs")) in ("network", "outside"):
             body.append(f"It asks for {'the network' if needs == 'network' else 'files outside'}.")
         return f"Run this command?{size}", _plain("\n".join(body), width, look)
-    words = f"{asked.call.name}: {subject(asked.call)}"
-    return f"Allow {asked.call.name}?", _plain(_without_long_blanks(words), width, look)
+    shown = _without_long_blanks(arguments.told(asked.call))
+    return arguments.question(asked.call), _plain(shown, width, look)
 
 
 def _command(asked: PermissionWanted) -> str:

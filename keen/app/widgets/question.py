@@ -69,6 +69,19 @@ class QuestionCard(Lines, can_focus=True):
             return False
         return self._row >= len(asked.questions[self.index].options)
 
+    @property
+    def _has_options(self) -> bool:
+        asked = self.asked
+        return asked is not None and bool(asked.questions[self.index].options)
+
+    @property
+    def _rows(self) -> int:
+        """Options, and the row for an answer of one's own where there is one."""
+        asked = self.asked
+        if asked is None:
+            return 0
+        return len(asked.questions[self.index].options) + (not asked.is_closed)
+
     def _next(self) -> None:
         self._row = 0
         self._chosen = set()
@@ -92,6 +105,12 @@ class QuestionCard(Lines, can_focus=True):
                 self.hush()
                 self._on_stray(event)
             return
+        is_choice = self._has_options and (event.character or "").isdigit()
+        if self.takes_text and event.is_printable and not is_choice:
+            # The first letter of an answer is a part of it.
+            self._on_command("question_write")
+            self._on_stray(event)
+            return
         self._take(command, event.character or "")
 
     def _take(self, command: str, character: str) -> None:
@@ -99,7 +118,7 @@ class QuestionCard(Lines, can_focus=True):
         if asked is None:
             return
         question = asked.questions[self.index]
-        rows = len(question.options) + 1
+        rows = self._rows
         if command in ("up", "down"):
             self._row = (self._row + (1 if command == "down" else -1)) % rows
         elif command == "send":
@@ -118,7 +137,7 @@ class QuestionCard(Lines, can_focus=True):
         elif command in ("unfold", "redraw", "suspend", "todo", "page_up", "page_down"):
             self._on_command(command)
         self.redraw()
-        if self.takes_text and (character.isdigit() or not question.options):
+        if self.takes_text and character.isdigit():
             self._on_command("question_write")
 
     def _picked(self, options: tuple[str, ...], *, is_several: bool) -> str:
@@ -153,12 +172,12 @@ class QuestionCard(Lines, can_focus=True):
         bold = look.accent + Style(bold=True)
         count = len(asked.questions)
         of = f" ({self.index + 1} of {count})" if count > 1 else ""
-        text = sanitize.block(question.text) + of
+        who = f"{sanitize.line(asked.agent)} asks: " if asked.agent else ""
+        text = who + sanitize.block(question.text) + of
         drawn = [Strip([Segment(line, bold)]) for line in wrapped(text, width, look)]
         drawn = drawn[:_QUESTION_LINES]
-        for row, option in enumerate((*question.options, "something else…")):
-            if not question.options:
-                break
+        other = () if asked.is_closed else ("something else…",)
+        for row, option in enumerate((*question.options, *other) if question.options else ()):
             is_here = row == self._row
             box = ""
             if question.several and row < len(question.options):
@@ -170,5 +189,7 @@ class QuestionCard(Lines, can_focus=True):
         hint = "Enter answers · Esc leaves it unanswered"
         if question.several:
             hint = "Space marks · " + hint
+        elif not question.options:
+            hint = "Write your answer · " + hint
         drawn.append(Strip([Segment(cropped(hint, width), look.muted)]))
         return drawn

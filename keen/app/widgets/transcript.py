@@ -346,14 +346,22 @@ class Transcript(ScrollView, can_focus=False):
         self.refresh()
 
     def find(self, needle: str, *, backwards: bool = True) -> bool:
-        """Go to the nearest line with `needle`, from the middle of the screen; False: none."""
+        """Go to the next line with `needle`, from the last hit on; False: none.
+
+        The first hit is the nearest one above the end of the screen, else the first one below.
+        """
         self.needle = needle.casefold()
         self.refresh()
         if not self.needle:
             return False
+        if self._found_at is not None:
+            return self._find_from(self._found_at, backwards=backwards)
+        below = self.scroll_offset.y + self.size.height
+        return self._find_from(below, backwards=True) or self._find_from(below - 1, backwards=False)
+
+    def _find_from(self, here: int, *, backwards: bool) -> bool:
         plan = self._layout_of
         step = -1 if backwards else 1
-        here = self._found_at if self._found_at is not None else self.scroll_offset.y
         index = plan.at(here)
         while 0 <= index < len(self.blocks):
             if self.needle in self.blocks[index].text.casefold():
