@@ -17,10 +17,13 @@ from keen.core.errors import CompactionError
 from keen.engine import Engine
 
 COMPACT: Final = "compact"
+TRUST: Final = "trust"
 _ROWS: Final = (
     (COMPACT, "shorten the conversation by its summary; `undo` takes the last one back", "[focus]"),
     ("context", "where the window goes, and every compaction", ""),
-    ("status", "session, model, folder, safety", ""),
+    ("status", "session, model, folder, safety, tokens and cost", ""),
+    ("permissions", "the mode and the rules in force", ""),
+    (TRUST, "whether this folder's files take effect", ""),
 )
 
 
@@ -61,12 +64,14 @@ def command_of(text: str) -> tuple[str, str] | None:
 
 
 async def answer(engine: Engine, name: str, argument: str) -> str:
-    """What a command other than a compaction says."""
+    """What a command says that only tells, and the end of a compaction that is taken back."""
     match name:
         case "context":
             return await reports.context(engine)
         case "status":
             return reports.status(engine)
+        case "permissions":
+            return reports.permissions(engine)
         case "compact" if argument == "undo":
             return await _undo(engine)
         case _:

@@ -58,8 +58,8 @@ class EditorFiles:
         try:
             answer = await _answered(request)
         except RequestError as error:
-            if error.code == _NOT_FOUND:
-                return None  # nothing of it is open: the disk knows whether there is one
+            if saved is None or error.code == _NOT_FOUND:
+                return None  # editors have many words for a file that is not there
             raise ToolError(_words("cannot read", path, error)) from error
         except (ConnectionError, ValueError, TimeoutError) as error:
             raise ToolError(_words("cannot read", path, error)) from error

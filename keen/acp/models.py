@@ -34,9 +34,10 @@ def offered(settings: Settings, environment: Mapping[str, str]) -> tuple[str, ..
 async def with_model(
     engine: Engine, options: Options, environment: Mapping[str, str], name: str
 ) -> Engine:
-    """An engine that goes on with the same session and another model; the old one is closed.
+    """An engine that goes on with the same session and this model; the old one is closed.
 
-    What was allowed for the session is asked again.
+    Settings, instructions and skills are read anew. What was allowed for the session is asked
+    again.
 
     Raises: ConfigError for a model that is not set up or that the conversation does not fit; the
     old engine then goes on.
@@ -64,7 +65,7 @@ async def with_model(
     fresh.conversation.toolbox.policy.set_mode(talk.toolbox.policy.mode)
     mine = fresh.conversation.toolbox
     mine.context = replace(mine.context, keep=talk.toolbox.context.keep)
-    if engine.recorder is not None:
+    if engine.recorder is not None and fresh.model != engine.model:
         await engine.recorder.model_changed(fresh.model)
     await _let_go(engine)
     return fresh

@@ -8,7 +8,7 @@ from acp.schema import AgentPlanUpdate, ToolCallStart
 
 from keen import sanitize
 from keen.acp.calls import TODO, changes_of, kind_of, locations_of, plan_of, title_of
-from keen.acp.translate import CallIds, Update
+from keen.acp.updates import CallIds, Update
 from keen.acp.words import asked, content, fenced, said, thought
 from keen.session.projection import Compacted, Ended, Reverted, Said, Shown, transcript
 from keen.session.records import ReasoningItem, Record, TextItem, ToolItem

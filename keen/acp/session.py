@@ -26,7 +26,9 @@ from keen.acp.files import EditorFiles
 from keen.acp.models import for_editor, with_model
 from keen.acp.prompts import Block, user_message, words_of
 from keen.acp.replay import replayed
-from keen.acp.translate import CallIds, Translator, Update
+from keen.acp.translate import Translator
+from keen.acp.trusting import ask_trust
+from keen.acp.updates import CallIds, Update, used
 from keen.acp.words import said
 from keen.agent.stream import events, finished, reaped
 from keen.core.errors import CompactionError, KeenError
@@ -45,6 +47,8 @@ from keen.core.events import (
 from keen.core.messages import Usage, User
 from keen.engine import Engine
 from keen.options import Options
+from keen.paths import Paths
+from keen.reports import divided
 from keen.session.records import Record
 
 Run: TypeAlias = Callable[[Emit], Coroutine[Any, Any, object]]
@@ -86,6 +90,8 @@ class Session:
         self._aside: set[asyncio.Task[None]] = set()
         self._is_cancelled = False
         self._is_named = bool(engine.conversation.history)
+        self._paid: float | None = 0.0
+        """What engines before this one cost, in dollars."""
         self._stop: StopReason = "end_turn"
         self._is_live = False
 
@@ -109,7 +115,7 @@ class Session:
                 -32600,
                 "A prompt is running in this session already. Wait for its end, or cancel it.",
             )
-        before = self.engine.usage
+        engine, before = self.engine, self.engine.usage
         self._is_cancelled = False
         task = self._running = asyncio.ensure_future(self._prompt(blocks))
         try:
@@ -120,7 +126,8 @@ class Session:
         if self._is_cancelled or task.cancelled():
             _log_lost(task)
             return PromptResponse(stop_reason="cancelled")
-        return PromptResponse(stop_reason=task.result(), usage=_usage(self.engine.usage - before))
+        spent = _usage(engine.usage - before)
+        return PromptResponse(stop_reason=task.result(), usage=spent)
 
     def cancel(self) -> None:
         """Stop the running prompt, whatever it does; without one nothing happens."""
@@ -191,13 +198,27 @@ class Session:
         if self.is_busy:
             raise RequestError(-32600, "A prompt is running: choose the model before or after it.")
         try:
-            engine = await with_model(self.engine, self._options, self._environment, name)
+            await self._reopen(name)
         except KeenError as error:
             raise failure(error) from error
+
+    async def _reopen(self, model: str) -> None:
+        """Go on in the same session with all that is read at its start. Raises: ConfigError."""
+        engine = await with_model(self.engine, self._options, self._environment, model)
+        if self.engine.usage.total_tokens:
+            self._paid = self._cost()
         self.engine = for_editor(engine, self._files)
+
+    def _cost(self) -> float | None:
+        """Dollars since the session was opened, None where a price is not known."""
+        cost = self.engine.cost_usd
+        return None if cost is None or self._paid is None else self._paid + cost
 
     async def _announced(self, models: Callable[[], Coroutine[Any, Any, Sequence[str]]]) -> None:
         await self._tell(commands.available(self.engine))
+        if self.engine.conversation.history:
+            window = self.engine.conversation.sampler.budget.window
+            await self._tell(used(sum(divided(self.engine).values()), window, None))
         self.models = await models()
         if not {self.engine.model}.issuperset(self.models):
             await self.tell_choices()
@@ -228,6 +249,9 @@ class Session:
             raise failure(error) from error
 
     async def _command(self, name: str, argument: str) -> StopReason:
+        if name == commands.TRUST:
+            await self._trust()
+            return "end_turn"
         if name != commands.COMPACT or argument == "undo":
             await self._tell(said(await commands.answer(self.engine, name, argument)))
             return "end_turn"
@@ -236,6 +260,19 @@ class Session:
         except CompactionError as error:
             await self._tell(said(str(error)))
             return "end_turn"
+
+    async def _trust(self) -> None:
+        """Ask, and go on with what the folder has, or without it."""
+        call_id, paths = self._ids.fresh("trust"), Paths.from_environment(self._environment)
+        folder = self.engine.working_directory
+        is_trusted = await ask_trust(self._client, self._id, call_id, folder, paths)
+        if is_trusted is None:
+            return
+        await self._reopen(self.engine.model)
+        words = "Trusted." if is_trusted else "Not trusted: its files are ignored."
+        await self._tell(said(words))
+        await self._tell(commands.available(self.engine))
+        await self.tell_choices()
 
     async def _name(self, user: User) -> None:
         title = " ".join(user.text.split())[:_TITLE]
@@ -250,7 +287,8 @@ class Session:
             self.engine.cwd,
             self._ids,
             window=lambda: talk.sampler.budget.window,
-            cost=lambda: self.engine.cost_usd,
+            cost=self._cost,
+            estimate=lambda: sum(divided(self.engine).values()),
         )
         self._stop, self._is_live = "end_turn", False
         beside: set[asyncio.Task[None]] = set()

@@ -17,20 +17,12 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never
 
 from acp.schema import (
-    AgentMessageChunk,
     AgentPlanUpdate,
-    AgentThoughtChunk,
-    AvailableCommandsUpdate,
-    ConfigOptionUpdate,
-    Cost,
-    CurrentModeUpdate,
-    SessionInfoUpdate,
     ToolCallProgress,
     ToolCallStart,
     ToolCallStatus,
     ToolCallUpdate,
     UsageUpdate,
-    UserMessageChunk,
 )
 
 from keen import sanitize
@@ -44,6 +36,7 @@ from keen.acp.calls import (
     spelled_out,
     title_of,
 )
+from keen.acp.updates import CallIds, Update, used
 from keen.acp.words import content, fenced, said, thought
 from keen.core.events import (
     CompactionApplied,
@@ -70,19 +63,6 @@ from keen.core.events import (
 from keen.core.messages import ToolCall
 from keen.secrets import Veil
 
-Update: TypeAlias = (
-    UserMessageChunk
-    | AgentMessageChunk
-    | AgentThoughtChunk
-    | ToolCallStart
-    | ToolCallProgress
-    | AgentPlanUpdate
-    | AvailableCommandsUpdate
-    | CurrentModeUpdate
-    | ConfigOptionUpdate
-    | SessionInfoUpdate
-    | UsageUpdate
-)
 _Compaction: TypeAlias = (
     CompactionStarted
     | CompactionApplied
@@ -101,29 +81,17 @@ _LIVE: Final = 16 * 1024
 
 
 @dataclass
-class CallIds:
-    """Ids of a session's calls: a provider's may come again, the client's must not."""
-
-    _taken: set[str] = field(default_factory=set[str])
-
-    def fresh(self, wanted: str) -> str:
-        """`wanted`, or something like it that was not given out yet."""
-        name, number = wanted or "call", 1
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}-{number}"
-        self._taken.add(name)
-        return name
-
-
-@dataclass
 class Translator:
-    """Translates one turn. `window` and `cost` are asked when usage is told."""
+    """Translates one turn. `window`, `cost` and `estimate` are asked when usage is told.
+
+    `estimate`: tokens of the conversation, for a provider that reports none.
+    """
 
     cwd: str
     ids: CallIds
     window: Callable[[], int]
     cost: Callable[[], float | None]
+    estimate: Callable[[], int]
     before: dict[str, str | None] = field(default_factory=dict[str, str | None])
     """Contents of files that calls replace as a whole, by call id."""
     _open: dict[str, str] = field(default_factory=dict[str, str])
@@ -137,6 +105,7 @@ class Translator:
     _veil: Veil = field(default_factory=Veil)
     _shown: int = 0
     """Characters of the running answer that the client has."""
+    _has_usage: bool = False
     _has_spoken: bool = False
     _is_apart: bool = False
     """The next text belongs to another answer than the last one."""
@@ -174,6 +143,8 @@ class Translator:
                 | CompactionSuspended()
             ):
                 yield from self._compacting(event)
+            case TurnFinished() if not self._has_usage:
+                yield self._used(0)
             case QuestionAsked() | SteeringDelivered() | TurnFinished() | TurnFailed():
                 self._answer_over()
             case _:
@@ -376,13 +347,8 @@ class Translator:
         )
 
     def _used(self, tokens: int) -> UsageUpdate:
-        cost = self.cost()
-        return UsageUpdate(
-            session_update="usage_update",
-            used=tokens,
-            size=self.window(),
-            cost=None if cost is None else Cost(amount=cost, currency="USD"),
-        )
+        self._has_usage = True
+        return used(tokens or self.estimate(), self.window(), self.cost())
 
 
 def _status(call_id: str, status: ToolCallStatus) -> ToolCallProgress:

@@ -50,8 +50,8 @@ class Editor:
     """Implements acp's Client. `answer` is the option chosen at a permission request; "" cancels.
 
     `on_update` is told each update as it comes. `buffers` are texts that are open unsaved, by path;
-    a file that is written is saved. `fault` answers every request for a file, `may_read` lets the
-    answers to reads go.
+    a file that is written is saved. `fault` answers every request for a file, `missing` is the code
+    for one that is not there, `may_read` lets the answers to reads go.
     """
 
     answer: str = "allow"
@@ -64,6 +64,7 @@ class Editor:
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     buffers: dict[str, str] = field(default_factory=dict[str, str])
     fault: RequestError | None = None
+    missing: int = -32002
     reads: list[str] = field(default_factory=list[str])
     writes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     may_read: asyncio.Event = field(default_factory=asyncio.Event)
@@ -102,6 +103,8 @@ class Editor:
             raise self.fault
         if path in self.buffers:
             return ReadTextFileResponse(content=self.buffers[path])
+        if not await asyncio.to_thread(os.path.isfile, path):
+            raise RequestError(self.missing, f"no file {path}")
         return ReadTextFileResponse(content=_on_disk(path))
 
     async def write_text_file(
@@ -153,8 +156,6 @@ class Editor:
 
 def _on_disk(path: str) -> str:
     """With LF, whatever the file has."""
-    if not os.path.isfile(path):
-        raise RequestError(-32002, f"no file {path}")
     return Path(path).read_text()
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acp.exceptions import RequestError
 
+from keen.acp.files import EditorFiles, Folder
+from keen.core.errors import ToolError
 from keen.core.messages import Json
 from tests.acp.editor import Editor, editing
 from tests.acp.test_prompts import CHAT, EDIT, PIXEL, changing, turns
@@ -75,8 +78,11 @@ async def test_a_file_that_is_replaced_is_shown_and_judged_as_the_editor_has_it(
     assert editor.writes == [(str(file), "x = 3\n")]
 
 
-async def test_a_new_file_is_made_by_the_editor_with_its_folders(place: Place) -> None:
-    editor = Editor()
+@pytest.mark.parametrize("missing", [-32002, -32603])
+async def test_a_new_file_is_made_by_the_editor_with_its_folders(
+    place: Place, missing: int
+) -> None:
+    editor = Editor(missing=missing)
     call = CHAT.calls("write_file", path="deep/er/new.py", content="x = 1\n")
 
     (told,) = await played(place, editor, call)
@@ -202,11 +208,14 @@ async def test_a_file_that_is_nowhere_is_told_as_ever(place: Place) -> None:
     assert "a.py does not exist" in told
 
 
-async def test_a_file_that_only_the_editor_has_can_be_read_and_saved(place: Place) -> None:
+@pytest.mark.parametrize("files", ["read", "read write"])
+async def test_a_file_that_only_the_editor_has_can_be_read_and_saved(
+    place: Place, files: str
+) -> None:
     file = place.work / "a.py"
     editor = Editor(buffers={str(file): "x = 1\n"})
 
-    told = await played(place, editor, READ, CHANGE)
+    told = await played(place, editor, READ, CHANGE, files=files)
 
     assert "x = 1" in told[0]
     assert file.read_text() == "x = 2\n"
@@ -229,6 +238,19 @@ async def test_an_editor_that_never_answers_is_left_by_cancelling(place: Place) 
 
     assert (ended.stop_reason, again.stop_reason) == ("cancelled", "end_turn")
     assert [one["interrupted"] for one in turns(place)] == [True, False]
+
+
+async def test_an_answer_that_is_lost_is_not_waited_for_without_end(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keen.acp.files._SECONDS", 0.05)
+    editor = Editor()
+    editor.may_read.clear()
+    client: Any = editor
+    files = EditorFiles(client, "id", [Folder(place.work, place.work)], can_write=True)
+
+    with pytest.raises(ToolError, match="no answer within"):
+        await files.read(place.work / "a.py", b"x = 1\n")
 
 
 async def test_many_files_are_read_at_once_and_a_long_one_does_not_block(place: Place) -> None:
@@ -264,6 +286,32 @@ async def test_what_may_not_be_touched_never_reaches_the_editor(place: Place) ->
 
     assert (editor.reads, editor.writes) == ([], [])
     assert hook.read_text() == "#!/bin/sh\n"
+
+
+async def test_a_folder_that_becomes_a_link_after_it_was_judged_is_not_written_into(
+    place: Place,
+) -> None:
+    inside, outside = place.work / "src", place.work.parent / "outside"
+    for folder in (inside, outside):
+        folder.mkdir()
+        (folder / "a.py").write_text("x = 1\n")
+    editor = Editor()
+    editor.may_read.clear()
+
+    async def swap() -> None:
+        await editor.is_read.wait()
+        inside.rename(place.work / "moved")
+        inside.symlink_to(outside)
+        editor.may_read.set()
+
+    swapping = asyncio.create_task(swap())
+    edit = CHAT.calls("edit_file", path="src/a.py", edits=EDIT)
+    (told,) = await played(place, editor, edit, words=("--yolo",))
+    await swapping
+
+    assert "replaced by a link" in told
+    assert editor.writes == []
+    assert (outside / "a.py").read_text() == "x = 1\n"
 
 
 async def test_files_outside_of_what_the_client_named_are_the_disks(place: Place) -> None:

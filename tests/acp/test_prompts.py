@@ -79,7 +79,7 @@ async def test_an_answer_comes_in_pieces_and_ends_the_turn(place: Place) -> None
     assert editor.thought() == "They greet me."
     assert [(one.used, one.size) for one in editor.of(UsageUpdate)] == [(127, 200_000)]
     names = [one.name for one in editor.of(AvailableCommandsUpdate)[0].available_commands]
-    assert names == ["compact", "context", "status"]
+    assert names == ["compact", "context", "status", "permissions", "trust"]
     assert place.sessions()[0].stem == session.session_id
     assert provider.violations == []
 
@@ -384,6 +384,25 @@ async def test_a_command_is_a_command_with_a_link_in_it_too(place: Place) -> Non
     assert "Unknown command: /frobnicate" in running.editor.said()
     (request,) = provider.requests
     assert f"Explain this: @{place.work}/a.py" in request.text
+
+
+async def test_the_window_is_told_as_estimated_where_the_provider_reports_nothing(
+    place: Place,
+) -> None:
+    async with FakeProvider(CHAT.says("Hello.", usage=None)) as provider:
+        place.configure(CHAT, provider.url)
+        async with editing(place) as running:
+            session = await running.new()
+            await running.prompt(session.session_id, "hello")
+        async with editing(place) as again:
+            await again.agent.load_session(
+                cwd=str(place.work), session_id=session.session_id, mcp_servers=[]
+            )
+            await again.editor.until(lambda: bool(again.editor.of(UsageUpdate)))
+
+    for editor in (running.editor, again.editor):
+        told = editor.of(UsageUpdate)[-1]
+        assert 100 < told.used < told.size == 200_000
 
 
 async def test_a_retry_says_that_the_answer_starts_again(place: Place) -> None:

@@ -285,6 +285,33 @@ async def test_an_untrusted_folder_is_told_of_and_its_files_are_not_read(place: 
     assert "BANANA" not in provider.requests[0].text
 
 
+@pytest.mark.parametrize("answer", ["trust", "ignore", ""])
+async def test_trust_is_asked_for_and_takes_effect_at_once(place: Place, answer: str) -> None:
+    (place.work / "AGENTS.md").write_text("Always say BANANA.\n")
+    (place.work / ".keen/commands").mkdir(parents=True)
+    (place.work / ".keen/commands/greet.md").write_text("Greet $1.")
+    async with FakeProvider(CHAT.says("Hello."), CHAT.says("Hi.")) as provider:
+        place.configure(CHAT, provider.url)
+        async with editing(place, editor=Editor(answer)) as running:
+            session = await running.new()
+            await running.prompt(session.session_id, "first words")
+            ended = await running.prompt(session.session_id, "/trust")
+            await running.prompt(session.session_id, "more words")
+        editor = running.editor
+
+    is_trusted = answer == "trust"
+    ((question, _),) = editor.questions
+    assert ended.stop_reason == "end_turn"
+    assert "AGENTS.md" in str(question.content)
+    assert ".keen/commands" in str(question.content)
+    assert "BANANA" not in provider.requests[0].text
+    assert ("BANANA" in provider.requests[1].text) is is_trusted
+    assert "first words" in provider.requests[1].text
+    offered = editor.of(AvailableCommandsUpdate)[-1].available_commands
+    assert ("greet" in [one.name for one in offered]) is is_trusted
+    assert [one["kind"] for one in records(place)].count("model_changed") == 0
+
+
 async def test_servers_of_the_editor_and_the_persons_commands_are_used(place: Place) -> None:
     (place.home / "commands").mkdir()
     (place.home / "commands/greet.md").write_text("Greet $1 by the tool.")
