@@ -20,6 +20,7 @@ from acp.schema import (
     AuthMethodAgent,
     ClientCapabilities,
     CloseSessionResponse,
+    DeleteSessionRequest,
     ForkSessionResponse,
     HttpMcpServer,
     Implementation,
@@ -35,8 +36,8 @@ from acp.schema import (
     SessionAdditionalDirectoriesCapabilities,
     SessionCapabilities,
     SessionCloseCapabilities,
+    SessionDeleteCapabilities,
     SessionForkCapabilities,
-    SessionInfo,
     SessionListCapabilities,
     SessionResumeCapabilities,
     SetSessionConfigOptionResponse,
@@ -44,26 +45,23 @@ from acp.schema import (
     SseMcpServer,
 )
 
-from keen import __version__, sanitize
+from keen import __version__
 from keen.acp import choices, models
-from keen.acp.failures import INVALID_PARAMS, failure
+from keen.acp.failures import INVALID_PARAMS, NOT_FOUND, failure
 from keen.acp.files import Folder, editor_files
 from keen.acp.prompts import Block
+from keen.acp.saved import Saved
 from keen.acp.servers import entries
 from keen.acp.session import Session
+from keen.acp.stdio import DELETE
 from keen.choice import choose
 from keen.core.errors import ConfigError, KeenError
 from keen.options import Options
-from keen.paths import Paths
-from keen.session.listing import Summary
-from keen.session.store import NoSession, Store
 from keen.sessions import Opened, open_session
 
 McpServer: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
 _SET_UP: Final = "keen-set-up"
-_PAGE: Final = 100
-_NOT_FOUND: Final = -32002
 _log: Final = logging.getLogger(__name__)
 
 
@@ -76,6 +74,7 @@ class KeenAgent:
     def __init__(self, options: Options, environment: Mapping[str, str]) -> None:
         self._options = options
         self._environment = environment
+        self._saved = Saved(environment)
         self._sessions: dict[str, Session] = {}
         self._client: Client | None = None
         self._able: ClientCapabilities | None = None
@@ -119,6 +118,7 @@ class KeenAgent:
                     resume=SessionResumeCapabilities(),
                     fork=SessionForkCapabilities(),
                     close=SessionCloseCapabilities(),
+                    delete=SessionDeleteCapabilities(),
                     additional_directories=SessionAdditionalDirectoriesCapabilities(),
                 ),
             ),
@@ -224,18 +224,18 @@ class KeenAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> ListSessionsResponse:
-        """Saved sessions, newest first, a page at a time; the cursor counts those told already."""
+        """Saved sessions, newest first, a page at a time."""
         place = None if cwd is None else await asyncio.to_thread(_directory, cwd)
-        if not (cursor or "0").isdecimal():
-            raise RequestError(INVALID_PARAMS, f"The cursor {cursor!r} was not given out by keen.")
-        start = int(cursor or 0)
-        store = Store(Paths.from_environment(self._environment).sessions)
-        found = await asyncio.to_thread(store.sessions, place)
-        end = start + _PAGE
-        return ListSessionsResponse(
-            sessions=[_info(summary) for summary in found[start:end] if os.path.isabs(summary.cwd)],
-            next_cursor=str(end) if end < len(found) else None,
-        )
+        return await asyncio.to_thread(self._saved.page, place, cursor)
+
+    async def delete_session(self, session_id: str, **_: Any) -> None:
+        """Delete a session for good; one that is open here is closed before."""
+        async with self._opening:
+            await self._leave(session_id)
+            try:
+                await asyncio.to_thread(self._saved.delete, session_id)
+            except KeenError as error:
+                raise failure(error) from error
 
     # In a session.
 
@@ -265,6 +265,10 @@ class KeenAgent:
             session.cancel()
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """What acp does not know as a method of the protocol yet comes this way too."""
+        if method == DELETE:
+            await self.delete_session(DeleteSessionRequest.model_validate(params).session_id)
+            return {}
         raise RequestError.method_not_found(f"_{method}")
 
     async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
@@ -276,7 +280,7 @@ class KeenAgent:
         session = self._sessions.get(session_id)
         if session is None:
             raise RequestError(
-                _NOT_FOUND, f"Session {session_id!r} is not open here. Load it, or begin a new one."
+                NOT_FOUND, f"Session {session_id!r} is not open here. Load it, or begin a new one."
             )
         return session
 
@@ -329,13 +333,7 @@ class KeenAgent:
         """The flags of the start with what the client wants. Blocking. Raises: RequestError."""
         added = tuple(_directory(one) for one in directories)
         if resume is not None:
-            store = Store(Paths.from_environment(self._environment).sessions)
-            try:
-                path = store.find(resume, None)
-            except NoSession as error:
-                raise RequestError(_NOT_FOUND, str(error)) from error
-            if path.stem != resume:
-                raise RequestError(_NOT_FOUND, f"There is no session with the id {resume!r}.")
+            self._saved.path(resume)
         return replace(
             self._options,
             cwd=_directory(cwd),
@@ -371,12 +369,3 @@ def _directory(path: str) -> Path:
 def _folders(cwd: str, directories: Sequence[str]) -> tuple[Folder, ...]:
     """What the client named, the working directory first. Blocking."""
     return tuple(Folder(Path(os.path.realpath(one)), Path(one)) for one in (cwd, *directories))
-
-
-def _info(summary: Summary) -> SessionInfo:
-    return SessionInfo(
-        session_id=summary.session_id,
-        cwd=summary.cwd,
-        title=sanitize.line(summary.name or summary.title),
-        updated_at=summary.time.isoformat().replace("+00:00", "Z"),
-    )

@@ -11,6 +11,7 @@ from keen.core.errors import KeenError, Transient, Unauthorized, UsageError
 
 AUTH_REQUIRED: Final = -32000
 INVALID_PARAMS: Final = -32602
+NOT_FOUND: Final = -32002
 _INTERNAL: Final = -32603
 
 

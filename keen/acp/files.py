@@ -17,6 +17,7 @@ from acp.interfaces import Client
 from acp.schema import ClientCapabilities, FileSystemCapabilities
 
 from keen import sanitize
+from keen.acp.failures import NOT_FOUND
 from keen.core.errors import ToolError
 from keen.tools._text import decode, plain_ends
 from keen.tools.guard import printable
@@ -27,7 +28,6 @@ _MOST_BYTES: Final = 4 * 1024 * 1024
 """The largest file that goes through the editor: a message has room for it, whatever is escaped."""
 _SECONDS: Final = 60.0
 """After so long an answer is taken for lost."""
-_NOT_FOUND: Final = -32002
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class EditorFiles:
         try:
             answer = await _answered(request)
         except RequestError as error:
-            if saved is None or error.code == _NOT_FOUND:
+            if saved is None or error.code == NOT_FOUND:
                 return None  # editors have many words for a file that is not there
             raise ToolError(_words("cannot read", path, error)) from error
         except (ConnectionError, ValueError, TimeoutError) as error:

@@ -22,6 +22,9 @@ _CHUNK: Final = 64 * 1024
 _LONG: Final = 1024 * 1024
 """Bytes from which on a line is parsed in a thread."""
 _LAST_WORDS_SECONDS: Final = 2.0
+DELETE: Final = "session/delete"
+_EXTENSIONS: Final = frozenset({DELETE})
+"""Methods of the protocol that acp routes only under the name of an extension."""
 _WRITES: Final = "fs/write_text_file"
 _PARSE_ERROR: Final = -32700
 _INVALID_REQUEST: Final = -32600
@@ -171,7 +174,7 @@ class Stdio:
             words = "Invalid request: the method is a string."
             await self._refuse(_INVALID_REQUEST, words, number)
             return None
-        return message
+        return {**message, "method": f"_{method}"} if method in _EXTENSIONS else message
 
     async def _refuse(self, code: int, words: str, number: int | str | None = None) -> None:
         _log.warning("refused: %s", words)

@@ -178,6 +178,11 @@ class Running:
     async def prompt(self, session_id: str, words: str) -> PromptResponse:
         return await self.agent.prompt(session_id=session_id, prompt=[text(words)])
 
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        """A request that the library has no method for."""
+        connection: Any = self.agent
+        return await connection._conn.send_request(method, params)
+
     async def leave(self) -> int:
         """Close stdin and wait for the end; the exit code."""
         assert self.process.stdin is not None

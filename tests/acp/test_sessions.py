@@ -96,6 +96,37 @@ async def test_sessions_are_listed_for_the_editor_and_for_keen(place: Place) -> 
     assert "first words" in shown.stdout
 
 
+async def test_a_session_is_deleted_for_good_unless_somebody_has_it(place: Place) -> None:
+    async with FakeProvider(CHAT.says("one"), CHAT.says("two"), CHAT.hangs("half")) as provider:
+        place.configure(CHAT, provider.url)
+        async with editing(place) as first, editing(place) as second:
+            mine, theirs = await first.new(), await second.new()
+            await first.prompt(mine.session_id, "first words")
+            await second.prompt(theirs.session_id, "other words")
+
+            async def delete(session_id: str) -> Any:
+                return await first.request("session/delete", {"sessionId": session_id})
+
+            held = await refusal(delete(theirs.session_id))
+            prompt = asyncio.create_task(first.prompt(mine.session_id, "more"))
+            await first.editor.until(lambda: "half" in first.editor.said())
+            busy = await refusal(delete(mine.session_id))
+            await first.agent.cancel(session_id=mine.session_id)
+            await prompt
+            done = await delete(mine.session_id)
+            errors = [
+                await refusal(delete(mine.session_id)),
+                await refusal(first.prompt(mine.session_id, "still there?")),
+                await refusal(first.request("session/delete", {})),
+            ]
+
+    assert "in use" in str(held)
+    assert busy.code == -32600
+    assert done == {}
+    assert [error.code for error in errors] == [-32002, -32002, -32602]
+    assert [path.stem for path in place.sessions()] == [theirs.session_id]
+
+
 async def test_keen_run_goes_on_with_a_session_of_the_editor(place: Place) -> None:
     async with FakeProvider(CHAT.says("one"), CHAT.says("two")) as provider:
         place.configure(CHAT, provider.url)
