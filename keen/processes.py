@@ -65,7 +65,7 @@ class Program:
                 start_new_session=True,
             )
         except BaseException:
-            await uncancelled(in_thread(lambda: _kill_marked(mark)))
+            await uncancelled(lambda: in_thread(lambda: _kill_marked(mark)))
             raise
         return cls(child, mark, is_wrapped=is_wrapped)
 
@@ -98,7 +98,7 @@ class Program:
         A cancellation meanwhile goes on after it. `last`: seconds that the system has to take
         away what was killed. Returns how many processes it had left running.
         """
-        return await uncancelled(self._end(grace, last))
+        return await uncancelled(lambda: self._end(grace, last))
 
     async def _end(self, grace: float, last: float) -> int:
         first = left = await in_thread(self.members)
@@ -219,15 +219,21 @@ async def in_thread(look: Callable[[], T]) -> T:
     return await looking
 
 
-async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
-    """Finish `work` whatever is cancelled meanwhile; the cancellation goes on after."""
-    task = asyncio.ensure_future(work)
+async def uncancelled(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Finish `work` whatever is cancelled meanwhile; the cancellation goes on after.
+
+    A loop that closes cancels every task, the work's own too: then it begins again.
+    """
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
+    while True:
+        task = asyncio.ensure_future(work())
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if not task.cancelled():
+            break
     if cancelled is not None:
         raise cancelled
     return task.result()

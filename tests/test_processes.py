@@ -147,6 +147,35 @@ async def test_a_cancellation_waits_for_the_end_and_goes_on() -> None:
 
 
 @needs_proc
+def test_a_loop_that_closes_ends_it_too() -> None:
+    """Such a loop cancels every task, also the one that is ending the program."""
+    programs: list[Program] = []
+
+    async def run(said: Said) -> None:
+        with Output(said.take) as output:
+            script = "trap 'echo asked' TERM; echo up; while :; do sleep 100; done"
+            program = await started(script, output)
+            programs.append(program)
+            try:
+                await program.exited()
+            finally:
+                await program.end(0.5, LAST)
+
+    async def leave() -> asyncio.Task[None]:
+        said = Said()
+        running = asyncio.create_task(run(said))
+        await said.word(b"up")
+        running.cancel()
+        await said.word(b"asked")
+        return running
+
+    running = asyncio.run(leave())
+
+    assert running.cancelled()
+    assert programs[0].pid not in alive()
+
+
+@needs_proc
 async def test_a_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     try:

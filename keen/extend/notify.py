@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -66,12 +67,14 @@ class Status:
 class StatusCommand:
     """`[ui] status_command`: its first line, asked for once a second at most, a second at most.
 
+    What is too early waits its turn: the facts of the last reader always reach the program.
     `fault` says in one line why the last one came to nothing, "" when it did not.
     """
 
     command: Sequence[str]
     place: Place
     clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     line: str = ""
     """The last one."""
     fault: str = ""
@@ -79,12 +82,14 @@ class StatusCommand:
     _is_asking: bool = False
 
     async def read(self, status: Status) -> str:
-        """The line to show: a new one, or the last where it is too early for another."""
-        now = self.clock()
-        if self._is_asking or now - self._asked < _STATUS_SECONDS:
+        """The line to show: a new one, or the last where somebody is asking for one already."""
+        if self._is_asking:
             return self.line
-        self._asked, self._is_asking = now, True
+        self._is_asking = True
         try:
+            if (early := self._asked + _STATUS_SECONDS - self.clock()) > 0:
+                await self.pause(early)
+            self._asked = self.clock()
             about: JsonObject = asdict(status)
             ended, fault = await _told(self.command, about, self.place, _STATUS_SECONDS)
         finally:

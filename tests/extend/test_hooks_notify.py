@@ -86,13 +86,21 @@ async def test_a_status_is_asked_for_once_a_second_at_most(yard: Yard) -> None:
     count = yard.programs / "count"
     clock = Clock()
     body = f"echo x >> {count}; wc -l < {count}"
-    command = StatusCommand((yard.program(body),), place(yard), clock=clock)
+    paused: list[float] = []
 
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+        clock.now += seconds
+
+    command = StatusCommand((yard.program(body),), place(yard), clock=clock, pause=pause)
     first = await command.read(STATUS)
+    clock.now += 0.25
     again = await command.read(STATUS)
     clock.now += 1.0
     later = await command.read(STATUS)
-    assert [line.strip() for line in (first, again, later)] == ["1", "1", "2"]
+
+    assert [line.strip() for line in (first, again, later)] == ["1", "2", "3"]
+    assert paused == [0.75]
 
 
 async def test_a_status_is_not_asked_for_while_one_is_asked(yard: Yard) -> None:
