@@ -29,8 +29,8 @@ from keen.core.messages import Json
 from keen.wire._json import decoded
 from keen.wire._phrases import CODES, REFUSALS, UNMISTAKABLE, VETOES, Kind, Rows
 from keen.wire._quirks import refused_field, refused_form
+from keen.wire._waits import come_back, said_wait
 from keen.wire._waits import retry_after as retry_after
-from keen.wire._waits import said_wait
 
 MAX_MESSAGE: Final = 2_000
 _MAX_WORDS: Final = 1_400
@@ -43,6 +43,8 @@ _SMALLEST_WINDOW: Final = 256
 """No model has a smaller one: a limit below it is a remainder, not a window (vllm#33418)."""
 _SIZE_STATUSES: Final = frozenset({None, 200, 400, 413, 422})
 _RETRIED: Final = frozenset({408, 409, 425})
+_PATIENCE: Final = 120.0
+"""Seconds of a wait above which nobody waits: then the time to come back is told."""
 _CODE_KEYS: Final = frozenset({"code", "type", "status", "reason", "error_code", "__type"})
 _WORD_KEYS: Final = frozenset(
     {"message", "Message", "msg", "detail", "error", "raw", "error_message", "description", "title"}
@@ -313,8 +315,9 @@ def _denied(kind: Kind, refusal: _Refusal, wait: float | None) -> ProviderError:
     if kind == "entitlement":
         todo = f"Choose another model, or another account with `keen auth login {name}`."
         return Unauthorized(says("does not allow this request", todo), status=status)
+    todo = "Wait until it is renewed, or add credit." if wait is None else come_back(wait)
     return Transient(
-        says("has no quota left for this account", "Wait until it is renewed, or add credit."),
+        says("has no quota left for this account", todo),
         status=status,
         retry_after=wait,
         is_spent=True,
@@ -373,4 +376,6 @@ def _server_trouble(kind: Kind, refusal: _Refusal, wait: float | None) -> Provid
     what = "is overloaded or limits the rate" if kind == "rate" else "has a problem"
     crashed = re.search(r"process has terminated|0xc0000005", refusal.searched)
     todo = "If it happens again, give the local server a larger context." if crashed else ""
+    if wait is not None and wait > _PATIENCE:
+        todo = come_back(wait)
     return Transient(refusal.says(what, todo), status=refusal.status, retry_after=wait)

@@ -6,7 +6,7 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -27,6 +27,8 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0
 _KEYS: Final = frozenset(
     {"retry_after", "retry_after_seconds", "resets_in_seconds", "retrydelay", "retry-after"}
 )
+_LONGEST: Final = 10 * 365 * 86_400.0
+"""Seconds; a longer wait is a mistake of the server's and no date that can be written."""
 _MAX_DEPTH: Final = 8
 _MAX_ITEMS: Final = 64
 
@@ -57,6 +59,17 @@ def spoken_wait(text: str) -> float | None:
     asked = _ASKED.search(text)
     wait = _duration(asked.group(1)) if asked else None
     return _moment(text) if wait is None else wait
+
+
+def come_back(wait: float) -> str:
+    """`Come back in 3 h 12 min (2026-01-31 14:05 UTC).`, rounded up to minutes."""
+    wait = min(wait, _LONGEST)
+    moment = datetime.fromtimestamp(time.time() + wait, UTC)
+    hours, minutes = divmod(max(1, math.ceil(wait / 60)), 60)
+    days, hours = divmod(hours, 24)
+    named = ((days, "d"), (hours, "h"), (minutes, "min"))
+    duration = " ".join(f"{count} {unit}" for count, unit in named if count)
+    return f"Come back in {duration} ({moment:%Y-%m-%d %H:%M} UTC)."
 
 
 def _moment(text: str) -> float | None:

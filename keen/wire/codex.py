@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Final
 
 from keen.core.errors import ProviderError, Transient
@@ -20,6 +18,7 @@ from keen.wire._openai import Connection, asked_output
 from keen.wire._quirks import without
 from keen.wire._responses import Decoder
 from keen.wire._transport import HttpRefusal
+from keen.wire._waits import come_back
 from keen.wire.base import Body, Delta, Endpoint, Reply, Request
 
 DIALECT: Final = "codex"
@@ -101,7 +100,7 @@ def spent(error: JsonObject, provider: str, status: int | None) -> Transient | N
         wait = max(0.0, moment - time.time())
     words = as_string(error.get("message")).strip().rstrip(".")
     told = f": {words}" if words else ""
-    todo = "Choose another provider or plan." if wait is None else f"Come back {_when(wait)}."
+    todo = "Choose another provider or plan." if wait is None else come_back(wait)
     return Transient(
         f"{provider} {what}{told}. {todo}", status=status, retry_after=wait, is_spent=True
     )
@@ -141,13 +140,3 @@ def _seconds(value: Json) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value < _LATEST else None
-
-
-def _when(wait: float) -> str:
-    """`in 3 h 12 min (2026-01-31 14:05 UTC)`, rounded up to minutes."""
-    moment = datetime.fromtimestamp(time.time() + wait, UTC)
-    hours, minutes = divmod(max(1, math.ceil(wait / 60)), 60)
-    days, hours = divmod(hours, 24)
-    named = ((days, "d"), (hours, "h"), (minutes, "min"))
-    duration = " ".join(f"{count} {unit}" for count, unit in named if count)
-    return f"in {duration} ({moment:%Y-%m-%d %H:%M} UTC)"

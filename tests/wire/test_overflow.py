@@ -250,6 +250,17 @@ def test_a_single_request_over_the_rate_limit_is_not_a_wait() -> None:
     assert error.retry_after == 3
 
 
+def test_a_spent_quota_says_when_it_is_renewed_if_the_provider_did() -> None:
+    spent = "You exceeded your current quota, please check your plan and billing details."
+    assert "Come back in 2 d (" in str(
+        judged(429, spent, code="insufficient_quota", retry_after=172_800)
+    )
+    assert "Come back in 3650 d (" in str(
+        judged(429, spent, code="insufficient_quota", retry_after=1e30)
+    )
+    assert "add credit" in str(judged(429, spent, code="insufficient_quota"))
+
+
 INNER = "prompt is too long: 213462 tokens > 200000 maximum"
 
 

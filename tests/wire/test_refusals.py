@@ -126,6 +126,16 @@ async def test_429_carries_retry_after(dialect: Dialect) -> None:
     assert not error.is_spent
 
 
+async def test_a_wait_that_nobody_waits_for_names_the_time_to_come_back(dialect: Dialect) -> None:
+    scripted = dialect.server_error(503)
+    scripted = replace(scripted, headers={**scripted.headers, "retry-after": "11500"})
+    error = await refused(dialect, scripted)
+
+    assert type(error) is Transient
+    assert error.retry_after == 11_500
+    assert "Come back in 3 h 12 min (2" in str(error)
+
+
 async def test_a_spent_quota_is_not_worth_a_try(dialect: Dialect) -> None:
     error = await refused(dialect, dialect.spent())
 
