@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from keen import secrets
-from keen.core.errors import ProviderError, Unauthorized
+from keen.core.errors import ProviderError, Rejected, Unauthorized
 from keen.core.estimate import Opaque, image_tokens
 from keen.core.messages import (
     Assistant,
@@ -35,7 +35,7 @@ from keen.wire._bedrock import DIALECT, Decoder, with_bytes, without_bytes
 from keen.wire._handoff import NO_IMAGES
 from keen.wire._history import EncodedHistory
 from keen.wire._json import clean, cleaned
-from keen.wire._overflow import classified
+from keen.wire._overflow import MAX_MESSAGE, classified, retry_after
 from keen.wire._pump import pump
 from keen.wire._quirks import allows, wants, without
 from keen.wire._sdk import preload
@@ -248,6 +248,8 @@ def _refused(error: Exception, provider: str) -> ProviderError | None:
             f"{provider}: {error} Set region and profile of the provider in the settings, or "
             "AWS_REGION and AWS_PROFILE."
         )
+    if isinstance(error, aws.ParamValidationError):
+        return Rejected(f"{provider}: the request was not sent. {error}"[:MAX_MESSAGE])
     return None
 
 
@@ -258,14 +260,16 @@ def _client_error(error: Any, provider: str) -> ProviderError:
     code = str(details.get("Code") or "")
     metadata: dict[str, Any] = answer.get("ResponseMetadata") or {}
     status = metadata.get("HTTPStatusCode")
+    headers: dict[str, str] = metadata.get("HTTPHeaders") or {}
     if isinstance(status, int) and 300 <= status < 400:
-        return redirected(status, metadata.get("HTTPHeaders") or {}, provider)
+        return redirected(status, headers, provider)
     return classified(
         status=status if isinstance(status, int) else None,
         code=code[:1].upper() + code[1:],
         message=str(details.get("Message") or error),
         provider=provider,
         body=cast(Json, details),
+        retry_after=retry_after(headers),
     )
 
 
