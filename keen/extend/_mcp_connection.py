@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -232,7 +234,10 @@ class Connection:
         """The whole life of one run, in the one task that the SDK's contexts need."""
         if before is not None:
             await asyncio.wait({before})
-        await loaded(_LINK)
+        if _LINK not in sys.modules:
+            await loaded(_LINK)
+            # The SDK stays: the collector would go through it whenever thousands of tools come.
+            gc.freeze()
         from keen.extend._mcp_link import serve
 
         await serve(self.config, self._around, self.log, run)

@@ -34,11 +34,12 @@ def checked(full_name: str, tool: ToolText, arguments: JsonObject) -> JsonObject
     Raises:
         ToolError: names each mistake and shows the schema.
     """
-    given = _unquoted(tool.schema, arguments)
-    mistakes = _mistakes(tool.schema, given)
+    wanted = tool.schema
+    given = _unquoted(wanted, arguments)
+    mistakes = _mistakes(wanted, given)
     if not mistakes:
         return given
-    schema = visible(json.dumps(tool.schema, ensure_ascii=False))[0]
+    schema = visible(tool.schema_text)[0]
     if len(schema) > _SCHEMA_BYTES:
         schema = f"{schema[:_SCHEMA_BYTES]}… (mcp_describe shows all of it)"
     lines = [f"Wrong arguments for {full_name}:", *mistakes, f"Its schema: {schema}"]

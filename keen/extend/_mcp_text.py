@@ -7,7 +7,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Final
 
@@ -39,50 +39,47 @@ class ToolText:
 
     name: str
     description: str = ""
-    schema: JsonObject = field(default_factory=dict[str, Json])
-    output_schema: Json = None
+    schema_text: str = "{}"
+    """JSON: thousands of schemas as objects would keep the garbage collector busy."""
     hash: str = ""
+    """Over all that the server says of it, title and output schema too."""
+
+    @property
+    def schema(self) -> JsonObject:
+        """The JSON Schema of its arguments."""
+        value: Json = json.loads(self.schema_text)
+        return value if isinstance(value, dict) else {}
 
     @classmethod
     def read(cls, value: Json) -> ToolText | None:
         """From an entry of `tools/list`; None for one that has no name or schema."""
-        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        if not isinstance(value, dict) or not (name := _word(value, "name")):
             return None
-        name, schema = str(value["name"]), value.get("inputSchema", {})
-        if not name or not isinstance(schema, dict):
+        schema = value.get("inputSchema", {})
+        if not isinstance(schema, dict):
             return None
-        description, title = value.get("description"), value.get("title")
-        said = [text for text in (title, description) if isinstance(text, str)]
-        output = value.get("outputSchema")
-        parts: Json = [name, [*said], schema, output]
+        said = [text for key in ("title", "description") if isinstance(text := value.get(key), str)]
+        parts: Json = [name, [*said], schema, value.get("outputSchema")]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
-        return cls(
-            name, description if isinstance(description, str) else "", schema, output, digest
-        )
+        schema_text = json.dumps(schema, ensure_ascii=False)
+        return cls(name, _word(value, "description"), schema_text, digest)
 
     def as_json(self) -> JsonObject:
-        """As it is kept; `read` takes it back. The title is in the hash alone."""
+        """As it is kept; `kept` takes it back."""
         return {
             "name": self.name,
             "description": self.description,
-            "inputSchema": self.schema,
-            "outputSchema": self.output_schema,
+            "schema": self.schema_text,
             "hash": self.hash,
         }
 
     @classmethod
     def kept(cls, value: Json) -> ToolText | None:
         """From what `as_json` gave."""
-        found = cls.read(value)
-        if found is None or not isinstance(value, dict):
+        if not isinstance(value, dict) or not (name := _word(value, "name")):
             return None
-        return cls(
-            found.name,
-            found.description,
-            found.schema,
-            found.output_schema,
-            str(value.get("hash", "")),
-        )
+        schema_text = _word(value, "schema") or "{}"
+        return cls(name, _word(value, "description"), schema_text, _word(value, "hash"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +140,8 @@ def visible(text: str) -> tuple[str, int]:
 
 def full_text(full_name: str, tool: ToolText) -> str:
     """Name, description and schema for the model, with a word on what was left out."""
-    schema = json.dumps(tool.schema, ensure_ascii=False)
     description, hidden = visible(tool.description.strip())
-    schema, more = visible(schema)
+    schema, more = visible(tool.schema_text)
     lines = [
         f"{full_name}",
         description or "(no description)",

@@ -35,6 +35,7 @@ SIGN_INS: Final = "mcp-auth.json"
 _SIGN_IN_SECONDS: Final = 600.0
 _MOST_NAMES: Final = 20
 _MOST_FOUND: Final = 300
+_NONE: Final = "There are no MCP tools."
 _SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH", re.IGNORECASE)
 
 
@@ -345,20 +346,21 @@ class _Describe:
 
     async def _found(self, search: str, ask: Ask) -> Outcome:
         troubles = await self._list(ask)
-        words = search.lower().split()
-        lines = [
-            _line(server, name, tool)
+        # Thousands of tools take longer than the screen can wait.
+        lines = await asyncio.to_thread(self._lines, search.lower().split())
+        nothing = f"No MCP tool has the words {search!r}." if search.split() else _NONE
+        return Outcome("\n".join([*(lines or [nothing]), *sorted(troubles)]))
+
+    def _lines(self, words: list[str]) -> list[str]:
+        found = [
+            (server, name, tool)
             for server in self._servers.values()
             for name, tool in sorted(server.tools.items())
             if all(word in f"{name} {tool.description}".lower() for word in words)
         ]
-        more = len(lines) - _MOST_FOUND
-        shown = [
-            *lines[:_MOST_FOUND],
-            *([f"and {more} more: search for words"] if more > 0 else []),
-        ]
-        nothing = [f"No MCP tool has the words {search!r}." if words else "There are no MCP tools."]
-        return Outcome("\n".join([*(shown or nothing), *sorted(troubles)]))
+        lines = [_line(*each) for each in found[:_MOST_FOUND]]
+        more = len(found) - len(lines)
+        return [*lines, f"and {more} more: search for words"] if more else lines
 
     async def _list(self, ask: Ask) -> list[str]:
         """List what is not listed yet, side by side; one question at a time. What went wrong."""

@@ -199,13 +199,14 @@ def test_two_servers_never_share_a_tool_name() -> None:
     ],
 )
 def test_a_schema_that_is_wrong_or_a_trap_checks_nothing(schema: dict[str, Json]) -> None:
-    tool = ToolText("t", "", schema)
+    tool = ToolText("t", "", json.dumps(schema))
     given: dict[str, Json] = {"a": "x" * 60, "x" * 60: 1}
 
     assert checked("t", tool, given) == given
 
 
 def test_a_list_that_was_sent_as_text_is_read() -> None:
-    tool = ToolText("t", "", {"properties": {"a": {"type": "array"}, "b": {"type": "string"}}})
+    schema = {"properties": {"a": {"type": "array"}, "b": {"type": "string"}}}
+    tool = ToolText("t", "", json.dumps(schema))
 
     assert checked("t", tool, {"a": "[1]", "b": "[1]"}) == {"a": [1], "b": "[1]"}
