@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from keen.extend.project_hooks import ProjectHooks
+from keen.paths import Paths
+from keen.trust import project_root, trust
 from tests.app.terminal import Terminal
 from tests.fakes.dialects import Dialect
 from tests.fakes.server import FakeProvider
@@ -99,3 +102,54 @@ async def test_a_hook_that_changed_is_shown_as_changed_and_can_be_taken_back(
         await terminal.until("The project has no hook 2")
 
     assert not (hooked / "ran").exists()
+
+
+EVENTS = (
+    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "Stop",
+    "Notification", "PreCompact", "PostCompact", "SessionEnd",
+)  # fmt: skip
+
+
+async def test_every_event_of_a_session_reaches_the_projects_hooks(
+    keen: Start, chat: Dialect, workspace: Path, home: Path
+) -> None:
+    (workspace / ".keen").mkdir()
+    script = workspace / ".keen" / "tell"
+    script.write_text('#!/bin/sh\n{ cat; echo; } > "$(mktemp "$1/XXXXXX")"\n')
+    script.chmod(0o700)
+    said = home / "said"
+    said.mkdir()
+    (workspace / ".keen" / "hooks.toml").write_text(
+        "".join(f'[[hooks.{one}]]\ncommand = [".keen/tell", "{said}"]\n' for one in EVENTS)
+    )
+    paths = Paths.in_one_directory(home / "keen")
+    trust(workspace, paths)
+    found = ProjectHooks.of(project_root(workspace), paths)
+    for one in found.hooks:
+        found.approve(one)
+    replies = (
+        chat.calls("task", tasks=[{"agent": "explore", "prompt": "Look around."}]),
+        chat.says("Looked."),
+        chat.says("All done."),
+        chat.says("## Goal\n\nShort."),
+    )
+    async with FakeProvider(*replies) as provider, keen(provider) as terminal:
+        await terminal.ready()
+        assert "not approved" not in terminal.text
+        await sent(terminal, "look")
+        await terminal.until("All done.")
+        await terminal.until("✔ ")
+        await sent(terminal, "/compact")
+        await terminal.until("Context compacted.")
+        terminal.press("ctrl+d")
+        await terminal.ended()
+
+    told = [json.loads(path.read_text()) for path in said.iterdir()]
+    assert {one["hook_event_name"] for one in told} == set(EVENTS)
+    assert len({one["session_id"] for one in told}) == 1
+    assert {one["cwd"] for one in told} == {str(workspace)}
+    by_event = {one["hook_event_name"]: one for one in told}
+    assert by_event["PreToolUse"]["tool_name"] == "task"
+    assert by_event["PostToolUse"]["tool_response"]["is_error"] is False
+    assert by_event["PostCompact"]["compact_summary"]
+    assert by_event["Notification"]["notification_type"] == "idle_prompt"
