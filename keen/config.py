@@ -263,9 +263,11 @@ def _what_a_project_may_say(layer: _Layer, gathering: _Gathering) -> _Layer:
         if _may_set(location) or location[0] not in Settings.model_fields:
             _put(values, location, value)
         elif value != {}:
+            is_hook = location[0] == "hooks"
+            where = "its hooks stand in .keen/hooks.toml" if is_hook else "only your own can"
             gathering.warnings.append(
                 f"{layer.place(location)}: {_toml.dotted(location)} is ignored: "
-                "a project cannot set it, only your own config.toml can"
+                f"a project's config.toml cannot set it, {where}"
             )
     return _Layer(layer.name, values, layer.lines)
 

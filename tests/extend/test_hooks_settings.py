@@ -75,3 +75,4 @@ def test_a_projects_file_sets_no_hook(tmp_path: Path) -> None:
     loaded = load(tmp_path, "", project='[[hooks.Stop]]\ncommand = ["evil"]\n')
     assert loaded.settings.hooks == {}
     assert "hooks.Stop is ignored" in loaded.warnings[0]
+    assert "its hooks stand in .keen/hooks.toml" in loaded.warnings[0]
