@@ -79,7 +79,10 @@ async def http_transport(
 async def sse_transport(
     url: str, ready_client: httpx2.AsyncClient
 ) -> AsyncGenerator[TransportStreams, None]:
-    """The streams of a session over the older HTTP transport; the client is closed at the end."""
+    """The streams of a session over the older HTTP transport; the client is closed at the end.
+
+    Raises: TimeoutError where the server does not say in time where messages go.
+    """
 
     def factory(
         headers: dict[str, str] | None = None,
@@ -88,7 +91,11 @@ async def sse_transport(
     ) -> httpx2.AsyncClient:
         return ready_client
 
-    async with sse_client(url, httpx_client_factory=factory) as streams:
+    async with (
+        asyncio.timeout(ready_client.timeout.connect) as clock,
+        sse_client(url, httpx_client_factory=factory) as streams,
+    ):
+        clock.reschedule(None)
         yield streams
 
 
