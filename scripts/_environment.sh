@@ -50,12 +50,19 @@ install() {
 
 is_current() {
     local extra
-    [ -x "$environment/bin/keen" ] || return 1
+    # A python that was removed leaves a link that leads nowhere.
+    [ -x "$environment/bin/keen" ] && [ -x "$environment/bin/python" ] || return 1
     for extra in "$@"; do
         [ -f "$environment/.keen-$extra" ] || continue
         [ "$(cat "$environment/.keen-$extra")" = "$(stamp "$extra")" ] && return 0
     done
     return 1
+}
+
+leave_old_place() {
+    # The programs in an environment name the place it was made in: moved, it has to be made anew.
+    [ -f "$environment/.keen-root" ] || return 0
+    [ "$(cat "$environment/.keen-root")" = "$root" ] || rm -rf "$environment"
 }
 
 prepare() {
@@ -67,9 +74,11 @@ prepare() {
         exec 9>"$root/.venv.lock" && flock 9
     fi
     if ! is_current "$name"; then
+        leave_old_place
         [ -x "$environment/bin/python" ] && "$environment/bin/python" -c '' 2>/dev/null ||
             make_environment || return 1
         install "$extra" || { note "the packages could not be installed (see above)."; return 1; }
+        printf '%s\n' "$root" >"$environment/.keen-root"
         stamp "$name" >"$environment/.keen-$name"
     fi
     { exec 9>&-; } 2>/dev/null

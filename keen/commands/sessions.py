@@ -178,7 +178,8 @@ def _show(store: Store, path: Path) -> int:
     for shown in transcript(reading.records):
         print(_as_text(shown), end="\n\n")
     if reading.unreadable:
-        print(f"{reading.unreadable} records unreadable.", file=sys.stderr)
+        what = "1 record is" if reading.unreadable == 1 else f"{reading.unreadable} records are"
+        print(f"{what} unreadable; the others stand above.", file=sys.stderr)
     return 0
 
 
