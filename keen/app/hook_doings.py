@@ -78,7 +78,7 @@ async def _show(screen: Opening) -> None:
 def _blocks_of_project(found: ProjectHooks | None, screen: Opening) -> list[Block]:
     """The project's hooks, read again, and what is ignored. Blocking."""
     from keen import trust
-    from keen.extend.project_hooks import shell_hooks
+    from keen.extend.project_hooks import PROJECT_FILE, shell_hooks
     from keen.paths import Paths
 
     blocks: list[Block] = []
@@ -90,8 +90,11 @@ def _blocks_of_project(found: ProjectHooks | None, screen: Opening) -> list[Bloc
         blocks += [Words(sanitize.line(fault), "warning") for fault in found.faults]
     cwd: Path = screen.desk.early.cwd
     if trust.is_trusted(cwd, Paths.from_environment()):
-        ignored = shell_hooks(trust.project_root(cwd))
-        blocks += [Words(sanitize.line(ignored), "muted")] if ignored else []
+        root = trust.project_root(cwd)
+        if found is None and (root / PROJECT_FILE).exists():
+            blocks.append(Words(f"{PROJECT_FILE} is new: /new begins a session that reads it."))
+        if ignored := shell_hooks(root):
+            blocks.append(Words(sanitize.line(ignored), "muted"))
     return blocks
 
 

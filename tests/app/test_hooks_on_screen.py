@@ -104,6 +104,20 @@ async def test_a_hook_that_changed_is_shown_as_changed_and_can_be_taken_back(
     assert not (hooked / "ran").exists()
 
 
+async def test_hooks_that_came_after_the_start_are_read_by_a_new_session(
+    keen: Start, chat: Dialect, workspace: Path
+) -> None:
+    async with FakeProvider(chat.says("Hello.")) as provider, keen(provider, "--trust") as terminal:
+        await terminal.ready()
+        (workspace / ".keen").mkdir()
+        (workspace / ".keen" / "hooks.toml").write_text('[[hooks.Stop]]\ncommand = ["true"]\n')
+        await sent(terminal, "/hooks")
+        await terminal.until(".keen/hooks.toml is new")
+        await closed(terminal)
+        await sent(terminal, "/new")
+        await terminal.until("not approved, so not run: Stop: true")
+
+
 EVENTS = (
     "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "Stop",
     "Notification", "PreCompact", "PostCompact", "SessionEnd",
