@@ -30,6 +30,13 @@ _ANY_SEQUENCE: Final = re.compile(
 )
 _ERASE_LINE: Final = re.compile(r"(?:\x1b\[|\x9b)[02]?K")
 _SILENT: Final = re.compile("[\x07\x0e\x0f\x7f-\x9f]")
+INVISIBLE: Final = (
+    "\u00ad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e01ef"
+)
+"""What no person sees, as a character class: directions, zero width, fillers, tags, half
+characters, and variation selectors, which can spell any bytes. Joiners and those of emoji are not
+in it."""
 LINK_SCHEMES: Final = frozenset({"http", "https", "mailto"})
 
 

@@ -8,18 +8,15 @@ import stat
 from pathlib import Path
 from typing import Final
 
-_INVISIBLE: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b\u200e"
-    "\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff"
-    "\U000e0000-\U000e01ef]"
-)
-"""Controls, directions, zero width, fillers, tags, half characters, and the variation selectors
-that can spell any bytes: a model reads what no person sees. Joiners and those of emoji stay."""
+from keen.sanitize import INVISIBLE
+
+_HIDDEN: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]")
+"""Controls and what is invisible: a model reads what no person sees."""
 
 
 def visible(text: str) -> tuple[str, int]:
     """`text` without its invisible characters, and how many there were."""
-    return _INVISIBLE.subn("", text)
+    return _HIDDEN.subn("", text)
 
 
 def one_line(text: str) -> str:

@@ -199,6 +199,10 @@ def test_pitfalls_never_run_unasked(command: str, workspace: Path) -> None:
 
 
 DANGERS = [
+    "sed 's;a;b;w out' notes.txt",
+    "sed -e 's,a,id,gIe' notes.txt",
+    "awk '{print $1 > \"out\"}' notes.txt",
+    'awk \'BEGIN {print "id" | "sh"}\'',
     "git -C . -c core.fsmonitor=./x status",
     "git -C src --exec-path=. status",
     "git config core.pager get",
@@ -446,11 +450,12 @@ def test_keens_own_directories_are_hidden_from_commands(workspace: Path) -> None
 
 
 def test_texts_that_deceive_are_refused_before_they_are_parsed(workspace: Path) -> None:
-    for character in "\r\x07\x7f\x85\u202e\u2066\u200b\u2060\ufeff\U000e0041\ud800":
+    controls, invisible = "\r\x07\x7f\x85", "\u202e\u2066\u200b\u2060\ufeff\u061c\u206a\u3164\u00ad"
+    for character in f"{controls}{invisible}\U000e0041\U000e0141\ud800":
         assert text_fault(f"ls {character}") is not None
         found = judge(f"ls '{character}'", workspace)
         assert (found.level, found.is_refused) == ("never", True)
-    assert text_fault("ls\n\tx é 漢字") is None
+    assert text_fault("ls\n\tx é 漢字 ✔\ufe0f") is None
 
 
 def test_too_long_and_too_many_are_refused_and_not_cut(workspace: Path) -> None:
@@ -459,6 +464,29 @@ def test_too_long_and_too_many_are_refused_and_not_cut(workspace: Path) -> None:
     assert not judge("true;" * 64, workspace).is_refused
     assert judge("(" * 5_000, workspace).level == "never"
     assert judge("$(" * 5_000 + ")" * 5_000, workspace).level == "never"
+
+
+@pytest.mark.parametrize("wrappers", ["env " * 9, "eval " * 3_000, "nice env " * 5])
+def test_what_is_wrapped_too_often_is_refused(wrappers: str, workspace: Path) -> None:
+    """A deny rule for curl would not find it there, in yolo neither."""
+    found = judge(f"{wrappers}curl x", workspace)
+
+    assert (found.level, found.is_refused) == ("never", True)
+    assert judge("env " * 7 + "curl x", workspace).mentions[-1] == ("curl", "x")
+
+
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("script", ["s;" * 7_000, ";" + " " * 15_000, "s/" * 5_000, "s//" * 4_000])
+def test_a_long_script_takes_no_long_time(script: str, workspace: Path) -> None:
+    assert judge(f"sed '{script}' notes.txt", workspace).level in ("ask", "never")
+    assert judge(f"awk '{script.replace('s', 'print ')[:15_000]}' f", workspace).level != "auto"
+
+
+def test_many_operands_are_asked_about(workspace: Path) -> None:
+    names = " ".join(f"a{number}" for number in range(300))
+
+    assert judge(f"cat {names}", workspace).level == "ask"
+    assert judge(f"cat {names} ~/.ssh/id_rsa", workspace).holds == "refuse"
 
 
 def test_every_reading_of_a_command_is_kept_for_deny_rules(workspace: Path) -> None:

@@ -8,6 +8,7 @@ plain           is a simple command a plain read: options and operands, one by o
 plain_programs  the table of programs that only read, each with its options
 trees           what a recursive search would show: secrets, hidden files
 dangers         what makes a simple command dangerous, and how else its words can be read
+git_dangers     the same for git
 risky_programs  the table of programs that never run unasked
 
 Nothing here knows of modes, rules or sandboxes.

@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from keen.tools.guard import PathFacts, real_path
+from keen.tools.shell.git_dangers import git_dangers, is_one_of, shows_content, subcommand_words
 from keen.tools.shell.places import Places, glob_matches
 from keen.tools.shell.risky_programs import (
     DANGEROUS_OPTIONS,
-    GIT_EXECUTES,
-    GIT_HARMLESS_GLOBALS,
-    GIT_NEVER,
-    GIT_NEVER_WORDS,
-    GIT_SHOWS,
     NEVER,
     SHELLS,
     SOURCES,
@@ -26,11 +22,13 @@ from keen.tools.shell.risky_programs import (
 )
 from keen.tools.shell.syntax import Finding, Hold, Redirect, SimpleCommand, Word, is_setting, read
 
-_SED_COMMAND: Final = re.compile(r"(?:^|[;{}\n\d$/,!\s])\s*[ewW](?:\s|$)")
-_SED_FLAGS: Final = re.compile(r"s([^\w\s\\]).*?\1.*?\1[gpiImM\d]*[ew]", re.DOTALL)
-_AWK: Final = re.compile(r"system\s*\(|\|\s*getline|\|&|print[^;}\n]*[>|]|@load|@include")
+# Each of these takes time in proportion to the text: a model writes the text.
+_SED_COMMAND: Final = re.compile(r"(?:^|[;{}\d$/,!\s])[ewW](?:\s|$)")
+_SED_FLAGS: Final = re.compile(r"([^\w\s\\])[gpiImM\d]*[ew]")
+_AWK: Final = re.compile(r"system\s*\(|\|\s*getline|\|&|@load|@include")
+_AWK_STATEMENT: Final = re.compile(r"[;}\n]")
 _MOST_WRAPPED: Final = 8
-_GIT_CONFIG_READS: Final = frozenset({"--get", "--list", "-l", "--get-all", "--get-regexp"})
+"""Commands around a command: wrappers, shells and evals together."""
 
 
 def danger(command: SimpleCommand, places: Places) -> list[Finding]:
@@ -42,7 +40,7 @@ def danger(command: SimpleCommand, places: Places) -> list[Finding]:
     if words[0].is_dynamic or words[0].has_glob or words[0].has_brace:
         findings.append(Finding("never", "the program's name is not known beforehand"))
     wrapped = words
-    for _ in range(_MOST_WRAPPED):
+    while True:
         inner = _inner(wrapped)
         findings.extend(_named(wrapped, command, places))
         if inner is None:
@@ -51,28 +49,33 @@ def danger(command: SimpleCommand, places: Places) -> list[Finding]:
         if not inner:
             break
         wrapped = inner
-    else:
-        findings.append(Finding("never", "it wraps a command too often"))
     findings.extend(_operands(wrapped, places))
     return findings
 
 
-def readings(words: Sequence[Word]) -> list[tuple[str, ...]]:
-    """The words as they stand, and as they act: unwrapped, without path and git's own options."""
+class TooDeep(ValueError):
+    """A command that is wrapped in so many others that nobody can say what it runs."""
+
+
+def readings(words: Sequence[Word], depth: int = 0) -> list[tuple[str, ...]]:
+    """The words as they stand, and as they act: unwrapped, without path and git's own options.
+
+    Raises: TooDeep.
+    """
     found: list[tuple[str, ...]] = []
     current: Sequence[Word] | None = words
-    for _ in range(_MOST_WRAPPED):
-        if not current:
-            break
+    while current:
+        if depth >= _MOST_WRAPPED:
+            raise TooDeep
         texts = tuple(word.text for word in current)
-        found.append(texts)
         based = (_base(current[0]), *texts[1:])
-        found.append(based)
+        found += [texts, based]
         if based[0] == "git":
-            found.append(("git", *_git_words(current[1:])))
+            found.append(("git", *subcommand_words(current[1:])))
+        depth += 1
         if based[0] in SHELLS or based[0] == "eval":
             for script in _scripts(current):
-                found += [r for c in read(script).commands for r in readings(c.words)]
+                found += [r for c in read(script).commands for r in readings(c.words, depth)]
         current = _inner(current)
     return list(dict.fromkeys(found))
 
@@ -83,12 +86,10 @@ def touched(command: SimpleCommand, places: Places) -> list[tuple[Path, bool]]:
     found: list[tuple[Path, bool]] = []
     for redirect in command.redirects:
         found += [(path, redirect.writes) for path in _spelled(redirect.target, places)]
-    for _ in range(_MOST_WRAPPED):
-        if not words:
-            break
+    spelled = {word: _spelled(word, places) for word in words[1:]}
+    while words:
         writes = _base(words[0]) in WRITERS
-        for word in words[1:]:
-            found += [(path, writes) for path in _spelled(word, places)]
+        found += [(path, writes) for word in words[1:] for path in spelled[word]]
         for script in _scripts(words) if _base(words[0]) in SHELLS else ():
             found += [pair for one in read(script).commands for pair in touched(one, places)]
         words = tuple(_inner(words) or ())
@@ -157,11 +158,11 @@ def _named(words: Sequence[Word], command: SimpleCommand, places: Places) -> lis
     if name in SHELLS:
         findings.extend(_shell(words, command, places))
     if name == "git":
-        findings.extend(_git(words[1:], places))
+        findings.extend(git_dangers(words[1:], places))
     if name == "env" and any(is_setting(text) for text in texts):
         findings.append(Finding("never", "it sets a variable for a command"))
     options = DANGEROUS_OPTIONS.get(name, ())
-    option = next((text for text in texts if _is_one_of(text, options)), None)
+    option = next((text for text in texts if is_one_of(text, options)), None)
     if option is not None:
         findings.append(Finding("never", f"{name} {option} can write, delete or run something"))
     findings.extend(_special(name, texts))
@@ -192,33 +193,30 @@ def _special(name: str, texts: list[str]) -> list[Finding]:
             if any(text.startswith("+") for text in texts):
                 return [Finding("never", f"{name} + runs commands")]
         case "sed":
-            if any(_SED_COMMAND.search(t) or _SED_FLAGS.search(t) for t in texts):
+            if any(_SED_COMMAND.search(text) or _has_acting_flag(text) for text in texts):
                 return [Finding("never", "this sed script can write or run something")]
         case "awk" | "gawk" | "mawk" | "nawk":
-            if any(_AWK.search(text) for text in texts):
+            if any(_AWK.search(text) or _prints_away(text) for text in texts):
                 return [Finding("never", "this awk program can write or run something")]
         case _:
             pass
     return []
 
 
-def _is_one_of(text: str, options: Sequence[str]) -> bool:
-    """True for an option, its `=value` form, its bundled form, or an abbreviation of it."""
-    head = text.partition("=")[0]
-    for option in options:
-        if head == option:
-            return True
-        if option.startswith("--"):
-            if len(head) > 3 and head.startswith("--") and option.startswith(head):
-                return True
-        elif _is_bundled(option, head):
+def _has_acting_flag(script: str) -> bool:
+    """True where sed's `s` may have the flag `e` or `w`, whatever stands between its parts."""
+    last = {match[1]: match.start() for match in _SED_FLAGS.finditer(script)}
+    for mark, end in last.items():
+        start = script.find(f"s{mark}")
+        if start >= 0 and script.count(mark, start + 2, end):
             return True
     return False
 
 
-def _is_bundled(option: str, head: str) -> bool:
-    is_short = len(option) == 2 and option[0] == "-"
-    return is_short and head[:1] == "-" != head[1:2] and option[1] in head[1:]
+def _prints_away(program: str) -> bool:
+    """True where an awk `print` is redirected."""
+    rests = (one.partition("print")[2] for one in _AWK_STATEMENT.split(program))
+    return any(">" in rest or "|" in rest for rest in rests)
 
 
 def _shell(words: Sequence[Word], command: SimpleCommand, places: Places) -> list[Finding]:
@@ -235,65 +233,6 @@ def _shell(words: Sequence[Word], command: SimpleCommand, places: Places) -> lis
     elif not scripts and not files:
         findings.append(Finding("ask", f"{_base(words[0])} is a shell"))
     return findings
-
-
-def _git_words(words: Sequence[Word]) -> list[str]:
-    """The subcommand and its words, options of git itself left out."""
-    texts = [word.text for word in words]
-    while texts and texts[0].startswith("-"):
-        takes_next = texts[0] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace")
-        del texts[: 2 if takes_next else 1]
-    return texts
-
-
-def _git(words: Sequence[Word], places: Places) -> list[Finding]:
-    findings: list[Finding] = []
-    position = 0
-    while position < len(words) and (text := words[position].text).startswith("-"):
-        following = words[position + 1].text if position + 1 < len(words) else ""
-        if text == "-C" and all(f.root is not None for f in places.facts(following)):
-            position += 2
-            continue
-        if text not in GIT_HARMLESS_GLOBALS and text not in ("--version", "--help"):
-            findings.append(Finding("never", f"git {text} changes what git runs or where"))
-            break
-        position += 1
-    texts = _git_words(words)
-    option = next((text for text in texts if _is_one_of(text, GIT_EXECUTES)), None)
-    if option is not None:
-        findings.append(Finding("never", f"git {option} can write or run something"))
-    if texts:
-        findings.extend(_git_subcommand(texts[0], texts[1:], places))
-    return findings
-
-
-def _git_subcommand(name: str, rest: list[str], places: Places) -> list[Finding]:
-    if name in GIT_NEVER and not _is_git_reading(name, rest):
-        return [Finding("never", f"git {name} {GIT_NEVER[name]}")]
-    word = next((w for w in rest if _is_one_of(w, GIT_NEVER_WORDS.get(name, ()))), None)
-    if word is not None:
-        return [Finding("never", f"git {name} {word} discards work or runs something")]
-    if name == "checkout" and "-b" not in rest and _names_files(rest, places):
-        return [Finding("never", "git checkout of files discards work")]
-    if name == "push" and any(word.startswith(("+", ":")) for word in rest):
-        return [Finding("never", "this git push overwrites or deletes a branch")]
-    return [Finding("ask", f"git {name} can run hooks and filters of this repository")]
-
-
-def _is_git_reading(name: str, rest: list[str]) -> bool:
-    if name == "config":
-        return rest[:1] in (["get"], ["list"]) or not _GIT_CONFIG_READS.isdisjoint(rest)
-    if name == "restore":
-        return "--staged" in rest and "--worktree" not in rest and "-W" not in rest
-    return name in ("clean", "rm") and bool({"-n", "--dry-run", "--cached"} & set(rest))
-
-
-def _names_files(rest: list[str], places: Places) -> bool:
-    operands = [word for word in rest if not word.startswith("-")]
-    if len(operands) != 1:
-        return bool(operands)
-    is_file = any(f.kind in ("file", "directory") for f in places.facts(operands[0]))
-    return is_file or any(character in operands[0] for character in "*?[")
 
 
 def _redirect(redirect: Redirect, places: Places) -> list[Finding]:
@@ -334,7 +273,7 @@ def _hold(facts: PathFacts, *, is_write: bool) -> Hold:
 def _operands(words: Sequence[Word], places: Places) -> list[Finding]:
     """Protected and secret places among the words of a program that is no plain read."""
     name = _base(words[0])
-    may_name_secrets = name == "touch" or (name == "git" and not _shows_content(words))
+    may_name_secrets = name == "touch" or (name == "git" and not shows_content(words))
     findings: list[Finding] = []
     for word in words[1:]:
         for text in _as_paths(word.text):
@@ -344,10 +283,6 @@ def _operands(words: Sequence[Word], places: Places) -> list[Finding]:
                     told = f"{name} touches {text}: {reason}"
                     findings.append(Finding("never", told, holds=hold))
     return findings
-
-
-def _shows_content(words: Sequence[Word]) -> bool:
-    return not GIT_SHOWS.isdisjoint(_git_words(words[1:])[:1])
 
 
 def _as_paths(text: str) -> list[str]:

@@ -166,11 +166,11 @@ def path_objection(operand: Word, places: Places, plain: Plain, name: str) -> Fi
         found = glob_matches(operand.text, places)
         if found is None:
             return Finding("ask", f"{operand.text} matches too many files to check")
-        if len(found) + len(places.memo) > _MOST_CHECKED:
-            return Finding("ask", f"{name} would read more files than can be checked at once")
         matches += found
         if any(match.startswith("-") for match in found):
             return Finding("ask", f"{operand.text} matches a file name that looks like an option")
+    if len(matches) + len(places.memo) > _MOST_CHECKED:
+        return Finding("ask", f"{name} would read more files than can be checked at once")
     for match in matches:
         for facts in places.facts(match):
             finding = _facts_objection(match, facts, plain, name)

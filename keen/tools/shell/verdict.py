@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from keen.sanitize import INVISIBLE
 from keen.tools.base import Context
 from keen.tools.guard import Guard, real_path
-from keen.tools.shell.dangers import danger, readings, touched
+from keen.tools.shell.dangers import TooDeep, danger, readings, touched
 from keen.tools.shell.places import Places
 from keen.tools.shell.plain import objection
 from keen.tools.shell.plain_programs import SYSTEM_DIRECTORIES
@@ -35,10 +36,7 @@ from keen.tools.shell.syntax import (
 MOST_BYTES: Final = 16_384
 MOST_PARTS: Final = 64
 
-_NEVER_IN_A_COMMAND: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b-\u200f\u2060-\u2064\ufeff"
-    "\U000e0000-\U000e007f\ud800-\udfff]"
-)
+_NEVER_IN_A_COMMAND: Final = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200c\u200d{INVISIBLE}]")
 _NOWHERE: Final = Path("/nonexistent")
 
 
@@ -102,6 +100,10 @@ def verdict(
     if len(script.commands) > MOST_PARTS:
         reason = f"it has more than {MOST_PARTS} commands; run them in smaller groups"
         return ShellVerdict("never", reason, is_refused=True)
+    try:
+        mentions = tuple(m for c in script.commands for m in readings(c.words))
+    except TooDeep:
+        return ShellVerdict("never", "it wraps a command too often", is_refused=True)
     context = Context(cwd, roots, scratch)
     places = Places(context, guard or Guard(), (cwd,))
     stages = list(zip(script.commands, _stages(script, places), strict=True))
@@ -128,7 +130,7 @@ def verdict(
         levels=tuple(highest(one) for one in judged) if plain else (),
         literal=tuple(_is_literal(c) for c in script.commands) if plain else (),
         touched=tuple(pair for one, stage in stages for pair in touched(one, stage)),
-        mentions=tuple(m for c in script.commands for m in readings(c.words)),
+        mentions=mentions,
     )
 
 
