@@ -32,6 +32,8 @@ class Completion:
         self._screen = screen
         self._offer: Offer = ""
         self._draft = ""
+        self._sought = ""
+        """What the search that runs has looked for."""
         self._files: Sequence[str] = ()
         self._files_read = 0.0
         self._closed_at = ""
@@ -52,7 +54,9 @@ class Completion:
     def update(self) -> None:
         """The prompt's text has changed."""
         if self._offer in ("history", "search"):
-            self._narrow()
+            # A key that moves among the hits changes no text, and must not begin again.
+            if self._screen.prompt.text != self._sought:
+                self._narrow()
             return
         prompt = self._screen.prompt
         text = prompt.text
@@ -161,7 +165,7 @@ class Completion:
 
     def _narrow(self) -> None:
         screen = self._screen
-        words = screen.prompt.text
+        words = self._sought = screen.prompt.text
         if self._offer == "search":
             screen.suggestions.offer((), "Search: Enter or ↑ older · ↓ newer · Esc ends")
             screen.transcript.end_search()
