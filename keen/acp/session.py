@@ -86,7 +86,9 @@ class Session:
         self._files = files
         self._ids = CallIds()
         self._id = engine.session_id or ""
-        self._running: asyncio.Task[StopReason] | None = None
+        self._running: asyncio.Task[PromptResponse] | None = None
+        self._reopening = asyncio.Lock()
+        """Held while another model takes over; a prompt that comes meanwhile waits for it."""
         self._aside: set[asyncio.Task[None]] = set()
         self._is_cancelled = False
         self._is_named = bool(engine.conversation.history)
@@ -115,7 +117,6 @@ class Session:
                 -32600,
                 "A prompt is running in this session already. Wait for its end, or cancel it.",
             )
-        engine, before = self.engine, self.engine.usage
         self._is_cancelled = False
         task = self._running = asyncio.ensure_future(self._prompt(blocks))
         try:
@@ -126,8 +127,7 @@ class Session:
         if self._is_cancelled or task.cancelled():
             _log_lost(task)
             return PromptResponse(stop_reason="cancelled")
-        spent = _usage(engine.usage - before)
-        return PromptResponse(stop_reason=task.result(), usage=spent)
+        return task.result()
 
     def cancel(self) -> None:
         """Stop the running prompt, whatever it does; without one nothing happens."""
@@ -190,17 +190,20 @@ class Session:
             await finished(task)
         if self._running is not None:
             await finished(self._running)
-        await self.engine.aclose()
+        async with self._reopening:
+            await self.engine.aclose()
 
     async def _set_model(self, name: str) -> None:
-        if name == self.engine.model:
-            return
-        if self.is_busy:
-            raise RequestError(-32600, "A prompt is running: choose the model before or after it.")
-        try:
-            await self._reopen(name)
-        except KeenError as error:
-            raise failure(error) from error
+        async with self._reopening:
+            if name == self.engine.model:
+                return
+            if self.is_busy:
+                words = "A prompt is running: choose the model before or after it."
+                raise RequestError(-32600, words)
+            try:
+                await self._reopen(name)
+            except KeenError as error:
+                raise failure(error) from error
 
     async def _reopen(self, model: str) -> None:
         """Go on in the same session with all that is read at its start. Raises: ConfigError."""
@@ -232,7 +235,14 @@ class Session:
     async def _tell(self, update: Update) -> None:
         await self._client.session_update(session_id=self._id, update=update)
 
-    async def _prompt(self, blocks: Sequence[Block]) -> StopReason:
+    async def _prompt(self, blocks: Sequence[Block]) -> PromptResponse:
+        async with self._reopening:
+            engine = self.engine
+        before = engine.usage
+        stop = await self._answered(blocks)
+        return PromptResponse(stop_reason=stop, usage=_usage(engine.usage - before))
+
+    async def _answered(self, blocks: Sequence[Block]) -> StopReason:
         if self.notices:
             told = "\n".join(f"- {notice}" for notice in self.notices)
             self.notices.clear()
@@ -367,7 +377,7 @@ async def _quietly(work: Coroutine[Any, Any, None]) -> None:
         await work
 
 
-def _log_lost(task: asyncio.Task[StopReason]) -> None:
+def _log_lost(task: asyncio.Task[PromptResponse]) -> None:
     """What went wrong while a prompt was being cancelled concerns nobody but the log."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.warning("a cancelled prompt failed: %s", error)
