@@ -54,17 +54,31 @@ async def finished(child: Task) -> None:
 async def events(
     run: Callable[[Emit], Coroutine[Any, Any, object]],
 ) -> AsyncGenerator[Event, None]:
-    """Everything a consumer sees, in order, with back-pressure. Closing it cancels the turn."""
+    """Everything a consumer sees, in order, with back-pressure. Closing it cancels the turn.
+
+    What the turn still tells on its way out goes nowhere, and never waits for a consumer.
+    """
     queue: asyncio.Queue[Event] = asyncio.Queue(maxsize=_BACK_PRESSURE)
-    task = asyncio.create_task(run(queue.put))
+    is_open = True
+
+    async def emit(event: Event) -> None:
+        if is_open:
+            await queue.put(event)
+
+    task = asyncio.create_task(run(emit))
     async with reaped(task):
-        while not (task.done() and queue.empty()):
-            # Drained first: a task per event costs half a second of CPU per 20,000.
+        try:
+            while not (task.done() and queue.empty()):
+                # Drained first: a task per event costs half a second of CPU per 20,000.
+                while not queue.empty():
+                    yield queue.get_nowait()
+                getter = asyncio.create_task(queue.get())
+                async with reaped(getter):
+                    await asyncio.wait([getter, task], return_when=asyncio.FIRST_COMPLETED)
+                if not getter.cancelled():
+                    yield getter.result()
+        finally:
+            is_open = False
             while not queue.empty():
-                yield queue.get_nowait()
-            getter = asyncio.create_task(queue.get())
-            async with reaped(getter):
-                await asyncio.wait([getter, task], return_when=asyncio.FIRST_COMPLETED)
-            if not getter.cancelled():
-                yield getter.result()
+                queue.get_nowait()
     task.result()

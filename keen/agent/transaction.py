@@ -19,7 +19,6 @@ from keen.core.events import (
     CompactionFailed,
     CompactionStarted,
     Emit,
-    Event,
     Receipt,
     Trigger,
 )
@@ -68,11 +67,16 @@ class Transaction:
             requests=sampler.requests - requests,
             model=sampler.summarises_with or sampler.model.name,
         )
-        event = await self._outcome(child, job, receipt)
-        await emit(event)
-        if not isinstance(event, CompactionApplied):
+        if child.cancelled():
+            await emit(CompactionCancelled(receipt))
             return False
-        await self.gate.after_compaction(trigger, _summary(event.replacement))
+        try:
+            replacement = child.result()
+            await self._apply(replacement, job, receipt, emit)
+        except KeenError as error:
+            await emit(CompactionFailed(replace(receipt, error=str(error)), error))
+            return False
+        await self.gate.after_compaction(trigger, _summary(replacement))
         return True
 
     async def _replacement(self, trigger: Trigger, job: Job) -> History:
@@ -87,21 +91,8 @@ class Transaction:
             job = replace(job, focus="\n".join(filter(None, (job.focus, word.focus))))
         return await self.compactor.replacement(job)
 
-    async def _outcome(self, child: asyncio.Task[History], job: Job, receipt: Receipt) -> Event:
-        if child.cancelled():
-            return CompactionCancelled(receipt)
-        error = child.exception()
-        if error is None:
-            try:
-                return await self._adopted(child.result(), job, receipt)
-            except KeenError as failure:
-                error = failure
-        if not isinstance(error, KeenError):
-            raise error
-        return CompactionFailed(replace(receipt, error=str(error)), error)
-
-    async def _adopted(self, replacement: History, job: Job, receipt: Receipt) -> Event:
-        """Session first, then memory; from the first byte to the assignment nothing is cancelled.
+    async def _apply(self, replacement: History, job: Job, receipt: Receipt, emit: Emit) -> None:
+        """Session, then memory, then who listens; once begun, no cancellation stops it half way.
 
         Raises:
             CompactionError: the replacement is no smaller than what it replaces.
@@ -111,8 +102,15 @@ class Transaction:
         if after >= self.dialogue.size_of(job.history):
             raise CompactionError("The summary is no smaller than what it would replace.")
         receipt = replace(receipt, tokens_after=after)
-        await written(self.commit(replacement, receipt), lambda: self.adopt(replacement))
-        return CompactionApplied(replacement, receipt)
+
+        async def apply() -> None:
+            await self.commit(replacement, receipt)
+            self.adopt(replacement)
+            await emit(CompactionApplied(replacement, receipt))
+
+        applying = asyncio.create_task(apply())
+        await finished(applying)
+        applying.result()
 
 
 def _summary(replacement: History) -> str:

@@ -116,7 +116,7 @@ class Headless:
         """
         started = time.monotonic()
         try:
-            async with aclosing(events(lambda emit: self.engine.run(user, emit))) as seen:
+            async with aclosing(events(lambda emit: self._run(user, emit))) as seen:
                 async for event in seen:
                     await self._consume(event)
         except asyncio.CancelledError:
@@ -131,6 +131,23 @@ class Headless:
             self.result.requests = self.engine.requests
             self.result.usage = self.engine.usage
             self.result.cost_usd = self.engine.cost_usd
+
+    async def _run(self, user: User, emit: Emit) -> None:
+        """Counts compactions where they happen: one that was applied stands, though interrupted."""
+
+        async def count(event: Event) -> None:
+            match event:
+                case CompactionApplied(receipt=receipt):
+                    self.result.compactions.append(compaction_json("applied", receipt))
+                case CompactionCancelled(receipt=receipt):
+                    self.result.compactions.append(compaction_json("cancelled", receipt))
+                case CompactionFailed(receipt=receipt):
+                    self.result.compactions.append(compaction_json("failed", receipt))
+                case _:
+                    pass
+            await emit(event)
+
+        await self.engine.run(user, count)
 
     async def started(self) -> None:
         """The first line of a JSON stream."""
@@ -244,14 +261,11 @@ class Headless:
                 await self._line({"type": "compaction_started"} | line)
             case CompactionApplied(receipt=receipt):
                 entry = compaction_json("applied", receipt)
-                self.result.compactions.append(entry)
                 shown = {k: entry[k] for k in ("tokens_before", "tokens_after", "usage")}
                 await self._line({"type": "compaction_applied"} | shown)
-            case CompactionCancelled(receipt=receipt):
-                self.result.compactions.append(compaction_json("cancelled", receipt))
+            case CompactionCancelled():
                 await self._line({"type": "compaction_cancelled"})
-            case CompactionFailed(receipt=receipt, error=error):
-                self.result.compactions.append(compaction_json("failed", receipt))
+            case CompactionFailed(error=error):
                 await self._line({"type": "compaction_failed", "error": error_json(error)})
                 say(f"Compaction failed: {error}")
             case CompactionSuspended():

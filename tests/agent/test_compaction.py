@@ -290,10 +290,12 @@ async def test_a_cancel_during_the_commit_waits_for_it_and_memory_follows_the_di
         conversation = tight(dialect, provider, tmp_path)
         conversation.commit = slow_disk
 
-        async def ignore(_event: Event) -> None:
-            return
+        seen: list[Event] = []
 
-        task = asyncio.create_task(conversation.run(conversation.turn(User(TASK)), ignore))
+        async def note(event: Event) -> None:
+            seen.append(event)
+
+        task = asyncio.create_task(conversation.run(conversation.turn(User(TASK)), note))
         await entered.wait()
         task.cancel()
         await asyncio.sleep(0)
@@ -303,6 +305,7 @@ async def test_a_cancel_during_the_commit_waits_for_it_and_memory_follows_the_di
 
     assert task.cancelled()
     assert disk == [conversation.history]
+    assert [event.replacement for event in of_kind(seen, CompactionApplied)] == disk
 
 
 async def test_an_overflow_is_compacted_and_sent_once_more(
