@@ -17,7 +17,9 @@ from keen.agent.view import View
 from keen.core.budget import Budget, output_reserve
 from keen.core.errors import (
     BadImage,
+    ConfigError,
     ContextOverflow,
+    KeenError,
     MalformedHistory,
     OutputReserve,
     ProviderError,
@@ -141,11 +143,15 @@ class Sampler:
 
     async def _read(self, body: Body, emit: Emit) -> Reply:
         self.requests += 1
-        async with aclosing(self.wire.stream(body)) as stream:
-            async for item in stream:
-                if isinstance(item, Reply):
-                    return self._checked(item, body)
-                await emit(item)
+        try:
+            async with aclosing(self.wire.stream(body)) as stream:
+                async for item in stream:
+                    if isinstance(item, Reply):
+                        return self._checked(item, body)
+                    await emit(item)
+        except KeenError as error:
+            self.requests -= not _has_left(error)
+            raise
         raise Transient("The stream ended without an answer.")
 
     def _checked(self, reply: Reply, body: Body) -> Reply:
@@ -197,6 +203,15 @@ class Sampler:
         window = max(LEAST_LEARNED, window)
         if window < self.model.window:
             self.model = replace(self.model, window=window, max_input=None)
+
+
+def _has_left(error: KeenError) -> bool:
+    """False when no request went out: no key, no connection, no way there."""
+    match error:
+        case ConfigError() | Unauthorized(status=None) | Transient(is_unsent=True):
+            return False
+        case _:
+            return True
 
 
 @dataclass

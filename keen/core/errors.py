@@ -119,6 +119,7 @@ class Transient(ProviderError):
 
     `is_spent`: a quota that comes back much later; no try is made, `retry_after` may say when.
     `is_empty`: the server took the request and closed without a word.
+    `is_unsent`: no connection was made, so the request never left.
     """
 
     def __init__(
@@ -129,11 +130,13 @@ class Transient(ProviderError):
         retry_after: float | None = None,
         is_spent: bool = False,
         is_empty: bool = False,
+        is_unsent: bool = False,
     ) -> None:
         super().__init__(message, status=status)
         self.retry_after = retry_after
         self.is_spent = is_spent
         self.is_empty = is_empty
+        self.is_unsent = is_unsent
 
 
 class Unauthorized(ProviderError):

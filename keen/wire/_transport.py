@@ -54,6 +54,18 @@ _TRANSPORTS: Final[Mapping[str, frozenset[str]]] = {
 }
 """By a module's first name: the base classes whose failures are worth another try."""
 _MISTAKES: Final = frozenset({"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"})
+_UNSENT: Final = frozenset(
+    {
+        "gaierror",
+        "ConnectionRefusedError",
+        "ConnectError",
+        "ConnectTimeout",
+        "ConnectTimeoutError",
+        "EndpointConnectionError",
+        "NewConnectionError",
+    }
+)
+"""Failures before there was a connection."""
 _WORDS: Final = (
     (
         r"gaierror|name or service not known|nodename nor servname|getaddrinfo|dnserror"
@@ -196,7 +208,10 @@ def transport_error(error: BaseException, provider: str) -> Transient | None:
     text = " ".join(f"{type(link).__name__} {link}" for link in chain).lower()
     words = next(words for pattern, words in _WORDS if re.search(pattern, text))
     host = next((found for link in chain if (found := _host(link))), "the provider")
-    return Transient(f"{provider}: {words.format(host=host, why=_why(chain))}")
+    return Transient(
+        f"{provider}: {words.format(host=host, why=_why(chain))}",
+        is_unsent=any(type(link).__name__ in _UNSENT for link in chain),
+    )
 
 
 def _http_refusal(error: Exception, provider: str) -> ProviderError | None:

@@ -21,6 +21,7 @@ from keen.core.events import (
 )
 from keen.core.messages import Assistant, JsonObject, Results, Text, User, visible_text
 from keen.tools.base import Outcome
+from keen.wire.base import FixedKey
 from tests.agent.playing import FakeTool, a_conversation, a_turn, names, play, until
 from tests.fakes.dialects import USAGE, Dialect
 from tests.fakes.frames import Answer
@@ -217,6 +218,21 @@ async def test_a_refused_key_ends_the_turn_at_once(dialect: Dialect, tmp_path: P
 
     assert isinstance(failure(seen), Unauthorized)
     assert len(provider.requests) == 1
+
+
+async def test_a_request_that_never_left_is_not_counted(dialect: Dialect, tmp_path: Path) -> None:
+    class NoKey(FixedKey):
+        async def secret(self) -> str:
+            raise Unauthorized("There is no key.")
+
+    async with FakeProvider() as provider:
+        conversation = a_conversation(dialect, provider, tmp_path)
+        wire = conversation.sampler.wire
+        wire.endpoint = replace(wire.endpoint, credential=NoKey(""))
+        seen = await play(conversation.turn(User("go")))
+
+    assert isinstance(failure(seen), Unauthorized)
+    assert conversation.sampler.requests == len(provider.requests) == 0
 
 
 async def test_a_field_refused_by_name_is_left_out_and_remembered(

@@ -54,6 +54,21 @@ def test_transport_failures_are_worth_another_try(error: BaseException, words: s
     assert str(found).startswith("acme: ")
 
 
+@pytest.mark.parametrize(
+    ("error", "is_unsent"),
+    [
+        (ConnectionRefusedError("refused"), True),
+        (sdk_error("httpx2", "RequestError", "ConnectTimeout")("late"), True),
+        (sdk_error("httpx2", "RequestError", "ReadTimeout")("silent"), False),
+        (ConnectionResetError(104, "reset"), False),
+    ],
+)
+def test_a_request_without_a_connection_never_left(error: Exception, is_unsent: bool) -> None:
+    found = transport_error(error, "acme")
+    assert found is not None
+    assert found.is_unsent == is_unsent
+
+
 @pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), RuntimeError("OSError")])
 def test_other_errors_are_no_transport_failures(error: Exception) -> None:
     assert transport_error(error, "acme") is None
