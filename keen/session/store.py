@@ -136,7 +136,7 @@ class Store:
         raise NoSession(f"No session to continue in {cwd}.")
 
     def find(self, wanted: str, cwd: Path | None) -> Path:
-        """The session with this id, unique prefix of an id, or name; this workspace's first.
+        """The session of this id or name, or of a prefix that no other one has; here first.
 
         `cwd` None looks in all workspaces alike.
 
@@ -257,8 +257,9 @@ class Store:
             found = [path for path in paths if path.stem.startswith(wanted.lower())]
             if found:
                 return found
-        named = [item for item in self.sessions(cwd) if item.name.casefold() == wanted.casefold()]
-        return [item.path for item in named]
+        sessions, name = self.sessions(cwd), wanted.casefold()
+        whole = [item.path for item in sessions if item.name.casefold() == name]
+        return whole or [item.path for item in sessions if item.name.casefold().startswith(name)]
 
 
 def search(path: Path, text: str) -> Iterator[Hit]:
@@ -314,7 +315,7 @@ def _only(found: Sequence[Path], wanted: str) -> Path:
     if len(found) == 1:
         return found[0]
     some = ", ".join(path.stem[:13] for path in found[:4])
-    raise NoSession(f"{wanted!r} fits {len(found)} sessions: {some}. Give more of the id.")
+    raise NoSession(f"{wanted!r} fits {len(found)} sessions: {some}. Give more of it, or an id.")
 
 
 def _forked(

@@ -111,8 +111,14 @@ def test_a_session_is_found_by_unique_prefix_and_by_name_here_first(
     assert store.find(other.stem, here) == other
     assert store.find("Parser", here) == mine
     assert store.find("lexer", here) == only_there
+    assert store.find("Lex", here) == only_there
+    assert store.find("pars", here) == mine
     with pytest.raises(SessionError, match="fits 2 sessions"):
         store.find("parser", None)
+    saved(store, here, "d", name="parser of tables")
+    assert store.find("parser", here) == mine
+    with pytest.raises(SessionError, match="fits 2 sessions"):
+        store.find("pars", here)
     with pytest.raises(SessionError, match="No session 'nothing'"):
         store.find("nothing", here)
 
