@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from operator import eq
 from typing import Final, cast
 
 from keen.core.messages import Json, JsonObject
@@ -139,23 +138,16 @@ def content(message: JsonObject) -> list[JsonObject]:
     return cast("list[JsonObject]", message["content"])
 
 
-def merged(
-    messages: Sequence[JsonObject], is_result: Callable[[JsonObject], bool]
-) -> list[JsonObject]:
+def joined(
+    before: JsonObject, message: JsonObject, is_result: Callable[[JsonObject], bool]
+) -> JsonObject | None:
     """Neighbours of one role as one message: results before what the person said beside them."""
-    roles = [message["role"] for message in messages]
-    if not any(map(eq, roles, roles[1:])):
-        return [*messages]
-    kept: list[JsonObject] = []
-    for message in messages:
-        if kept and kept[-1]["role"] == message["role"]:
-            blocks = [*content(kept[-1]), *content(message)]
-            if message["role"] == "user":
-                blocks.sort(key=lambda block: not is_result(block))
-            kept[-1] = {"role": message["role"], "content": cast(Json, blocks)}
-        else:
-            kept.append(message)
-    return kept
+    if before["role"] != message["role"]:
+        return None
+    blocks = [*content(before), *content(message)]
+    if message["role"] == "user":
+        blocks.sort(key=lambda block: not is_result(block))
+    return {"role": message["role"], "content": cast(Json, blocks)}
 
 
 def thought_itself(

@@ -60,10 +60,14 @@ class AnthropicWire:
 
     def encode(self, request: Request) -> Body:
         images = request.model.images
-        items = self._history.items(
-            request, self.endpoint.provider, DIALECT, lambda m: _message(m, images), images
+        messages = self._history.items(
+            request,
+            self.endpoint.provider,
+            DIALECT,
+            lambda m: _message(m, images),
+            variant=images,
+            join=lambda before, message: _claude.joined(before, message, _is_result),
         )
-        messages = _claude.merged(items, _is_result)
         thinking = _claude.thinking(
             request.model,
             request.effort,

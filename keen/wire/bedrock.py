@@ -66,10 +66,14 @@ class BedrockWire:
     def encode(self, request: Request) -> Body:
         family = _Family.of(request.model.id)
         traits = (family.says_status, request.model.images)
-        items = self._history.items(
-            request, self.endpoint.provider, DIALECT, lambda m: _message(m, *traits), traits
+        messages = self._history.items(
+            request,
+            self.endpoint.provider,
+            DIALECT,
+            lambda m: _message(m, *traits),
+            variant=traits,
+            join=lambda before, message: _claude.joined(before, message, _is_result),
         )
-        messages = _claude.merged(items, _is_result)
         body: JsonObject = {
             "modelId": request.model.id,
             "inferenceConfig": {"maxTokens": request.output_tokens},

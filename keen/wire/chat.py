@@ -29,7 +29,7 @@ from keen.core.messages import (
 from keen.core.models import ModelSpec
 from keen.wire._chat import DIALECT, REPLAYED, Decoder, native_call
 from keen.wire._handoff import NO_IMAGES
-from keen.wire._history import EncodedHistory
+from keen.wire._history import EncodedHistory, apart
 from keen.wire._json import clean
 from keen.wire._openai import Connection, asked_output, authorized
 from keen.wire._quirks import allows, wants, without
@@ -72,10 +72,9 @@ class ChatWire:
             self.endpoint.provider,
             DIALECT,
             lambda m: tuple(_messages(m, quirks, images)),
-            images,
+            variant=images,
+            join=apart if allows(quirks, "consecutive_messages") else _alternating,
         )
-        if not allows(quirks, "consecutive_messages"):
-            messages = _alternating(messages)
         body: JsonObject = {"model": request.model.id, "stream": True}
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
@@ -238,17 +237,11 @@ def _image(image: Image, images: bool) -> Json:
     return {"type": "image_url", "image_url": {"url": Opaque(url, cost)}}
 
 
-def _alternating(messages: list[JsonObject]) -> list[JsonObject]:
+def _alternating(before: JsonObject, message: JsonObject) -> JsonObject | None:
     """Neighbours that are both the user's become one, for templates that insist on turns."""
-    merged: list[JsonObject] = []
-    for message in messages:
-        last = merged[-1] if merged else {}
-        if message["role"] == "user" == last.get("role"):
-            content = _joined(last["content"], message["content"])
-            merged[-1] = {"role": "user", "content": content}
-        else:
-            merged.append(message)
-    return merged
+    if not before["role"] == message["role"] == "user":
+        return None
+    return {"role": "user", "content": _joined(before["content"], message["content"])}
 
 
 def _joined(first: Json, second: Json) -> Json:

@@ -6,10 +6,9 @@ import asyncio
 import base64
 import itertools
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field
-from operator import eq
 from typing import TYPE_CHECKING, Final, cast
 
 from keen.core.budget import DEFAULT_OUTPUT
@@ -69,8 +68,13 @@ class GoogleWire:
         model_id = request.model.id
         signs = _gemini.version(model_id) >= (3, 0)
         traits = (signs, request.model.images)
-        items = self._history.items(
-            request, self.endpoint.provider, DIALECT, lambda m: _message(m, *traits), traits
+        contents = self._history.items(
+            request,
+            self.endpoint.provider,
+            DIALECT,
+            lambda m: _message(m, *traits),
+            variant=traits,
+            join=_joined,
         )
         generation: JsonObject = {"maxOutputTokens": request.output_tokens}
         if allows(self.endpoint.quirks, "thinkingConfig") and (
@@ -82,7 +86,7 @@ class GoogleWire:
             body["systemInstruction"] = {"parts": [{"text": system}]}
         if request.tools:
             body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
-        body["contents"] = cast(Json, _merged(items))
+        body["contents"] = cast(Json, contents)
         return Body(body, "contents")
 
     async def stream(self, body: Body) -> AsyncGenerator[Delta | Reply, None]:
@@ -235,19 +239,12 @@ def _answer(message: Assistant, signs: bool) -> Iterator[JsonObject]:
                 pass
 
 
-def _merged(contents: Sequence[JsonObject]) -> list[JsonObject]:
+def _joined(before: JsonObject, content: JsonObject) -> JsonObject | None:
     """Neighbours of one role as one content."""
-    roles = [content["role"] for content in contents]
-    if not any(map(eq, roles, roles[1:])):
-        return [*contents]
-    kept: list[JsonObject] = []
-    for content in contents:
-        if kept and kept[-1]["role"] == content["role"]:
-            parts = [*cast("list[Json]", kept[-1]["parts"]), *cast("list[Json]", content["parts"])]
-            kept[-1] = {"role": content["role"], "parts": parts}
-        else:
-            kept.append(content)
-    return kept
+    if before["role"] != content["role"]:
+        return None
+    parts = [*cast("list[Json]", before["parts"]), *cast("list[Json]", content["parts"])]
+    return {"role": content["role"], "parts": parts}
 
 
 def _tool(tool: ToolSpec) -> JsonObject:

@@ -85,7 +85,7 @@ def encode(request: Request, endpoint: Endpoint, history: EncodedHistory, *, dia
         endpoint.provider,
         dialect,
         lambda message: tuple(_items(message, dialect, images)),
-        images,
+        variant=images,
     )
     body: JsonObject = {"model": request.model.id, "stream": True}
     if system := clean(request.system):
