@@ -174,6 +174,11 @@ def _run(rest: list[str]) -> int:
 
         tell_interrupted(rest)
         return 128 + interrupt.number
+    except Exception as error:
+        from keen.headless.output import tell_broken
+
+        tell_broken(rest, error)  # a script reads the object; `run` tells the person
+        raise
 
 
 def _listen(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:

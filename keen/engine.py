@@ -16,7 +16,7 @@ from keen.agent.sampling import Sampler
 from keen.agent.transaction import written
 from keen.agent.turn import Turn
 from keen.core.budget import Budget, output_reserve
-from keen.core.errors import CompactionError, KeenError
+from keen.core.errors import CompactionError, KeenError, Transient
 from keen.core.events import (
     CompactionApplied,
     Emit,
@@ -147,6 +147,11 @@ class Engine:
             others += [(bill.model, bill.spent) for bill in self.extensions.ledger.bills]
         elsewhere = sum((spent for _, spent in others), Usage())
         return [(self.conversation.sampler.model, self.usage - elsewhere), *others]
+
+    async def check_key(self) -> None:
+        """Raises: Unauthorized when there is no key, before anything is sent or kept."""
+        with contextlib.suppress(Transient):  # the turn tries again, and tells it
+            await self.conversation.sampler.wire.endpoint.credential.secret()
 
     async def run(self, user: User, emit: Emit) -> None:
         """One turn, recorded; however it ends, session and history are whole afterwards."""

@@ -64,11 +64,23 @@ def _prompt(words: Sequence[str]) -> str:
     piped = ""
     if sys.stdin is not None and not sys.stdin.closed and not sys.stdin.isatty():
         with contextlib.suppress(OSError):
-            piped = sys.stdin.buffer.read().decode("utf-8", "replace")
+            piped = _decoded(sys.stdin.buffer.read())
     prompt = f"{said}\n{piped}" if said.strip() and piped.strip() else said or piped
     if not prompt.strip():
         raise UsageError("prompt is required")
-    return prompt.rstrip("\n") if piped else prompt
+    return prompt.rstrip("\r\n") if piped else prompt
+
+
+def _decoded(piped: bytes) -> str:
+    """What was piped in, without a byte order mark; bytes that are no text are told."""
+    try:
+        return piped.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        say(
+            f"keen run: what was piped in is no UTF-8 text (byte {error.start + 1:,}): \ufffd "
+            "stands for what cannot be read. A file can be named in the prompt instead."
+        )
+        return piped.decode("utf-8", "replace")
 
 
 def _failed(form: Format, error: KeenError) -> int:
@@ -89,6 +101,7 @@ async def _run(parsed: argparse.Namespace, wanted: Options, prompt: str) -> int:
             opened = await open_session(wanted, environment)
             engine = opened.engine
             _limit(engine, parsed)
+            await engine.check_key()
             headless = Headless(engine, output, parsed.format, __version__)
             _announce(opened)
             await headless.started()

@@ -98,6 +98,11 @@ def tell_interrupted(words: Sequence[str]) -> None:
     tell(wanted_format(words), Result(stop_reason="interrupted"))
 
 
+def tell_broken(words: Sequence[str], error: Exception) -> None:
+    """What a run prints that ended by a fault of the machine or a mistake in keen itself."""
+    tell(wanted_format(words), Result(error=KeenError(f"{type(error).__name__}: {error}")))
+
+
 def json_line(value: JsonObject) -> str:
     """One object on one line, known keys masked; everything outside ASCII is escaped."""
     return json.dumps(masked_object(value), ensure_ascii=True, separators=(",", ":")) + "\n"

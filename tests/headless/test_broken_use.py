@@ -300,3 +300,45 @@ def _all_of(descriptor: int) -> bytes:
     """What is left in a pipe that nobody writes to any more."""
     with os.fdopen(descriptor, "rb") as file:
         return file.read()
+
+
+async def test_what_is_piped_in_is_text_or_is_said_to_be_none(place: Place) -> None:
+    async with FakeProvider(CHAT.says("ok"), CHAT.says("ok")) as provider:
+        place.configure(CHAT, provider.url)
+        marked = await shell(place, r"printf '\xef\xbb\xbfone\r\ntwo\r\n' | keen run")
+        assert words_sent(provider) == "one\r\ntwo"
+        broken = await shell(place, r"printf 'caf\xe9' | keen run look")
+        assert words_sent(provider) == "look\ncaf\ufffd"
+
+    assert (marked.code, marked.stderr) == (0, "")
+    assert broken.code == 0
+    assert "no UTF-8 text (byte 4)" in broken.stderr
+
+
+@pytest.mark.parametrize("form", ["json", "stream-json"])
+async def test_a_missing_key_is_told_before_anything_is_sent_or_kept(
+    place: Place, form: str
+) -> None:
+    ran = await place.run("run", "hi", "-m", "groq/x", "--format", form)
+
+    result = ran.lines[-1]
+    error = result["error"]
+    assert isinstance(error, dict)
+    assert (ran.code, len(ran.lines), error["type"]) == (4, 1, "Unauthorized")
+    assert (result["session_id"], result["requests"]) == (None, 0)
+    assert place.sessions() == []
+
+
+async def test_a_mistake_in_keen_itself_is_told_in_the_wanted_format(place: Place) -> None:
+    (place.work / "broken.py").write_text(
+        "import sys\n"
+        "from keen import cli\n"
+        "from keen.commands import run\n"
+        "run._prompt = lambda words: 1 // 0\n"
+        "sys.exit(cli.run(['run', 'hi', '--format=json']))\n"
+    )
+    ran = await shell(place, f'"{sys.executable}" broken.py')
+
+    assert (ran.code, ran.result["stop_reason"]) == (1, "error")
+    assert "ZeroDivisionError" in str(ran.result["error"])
+    assert "a mistake in keen itself: ZeroDivisionError" in ran.stderr
