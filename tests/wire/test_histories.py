@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
@@ -158,3 +159,21 @@ def test_an_image_costs_its_pixels_and_not_its_bytes(dialect: Dialect) -> None:
     body = wire.encode(asking(dialect, User("look", (large,))))
 
     assert json_tokens(body.json[body.items]) < 1_000
+
+
+def test_a_history_that_grew_is_encoded_as_one_that_came_whole(dialect: Dialect) -> None:
+    wire = dialect.wire("http://127.0.0.1:1")
+    history = (
+        HELLO,
+        User("and this", steering=True),
+        Assistant(CALLS[:1]),
+        Results((FIRST,)),
+        User("rather not", steering=True),
+        User("and hurry", steering=True),
+        Assistant((Text("done"),)),
+    )
+    for size in range(1, len(history) + 1):
+        grown = wire.encode(asking(dialect, *history[:size])).json
+        fresh = dialect.wire("http://127.0.0.1:1").encode(asking(dialect, *history[:size])).json
+
+        assert json.dumps(grown) == json.dumps(fresh)
