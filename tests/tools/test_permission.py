@@ -480,6 +480,9 @@ def test_a_subagent_is_never_freer_than_its_parent(make: Make) -> None:
     assert builder.restricted(mode="plan").mode == "plan"
     builder.restricted().grant("bash", (Access("bash", "make"),), SESSION)
     assert bash(builder, "make").kind == "allow"
+    saved = Decision("project", "bash(cargo build)")
+    builder.restricted().grant("bash", (Access("bash", "cargo build"),), saved)
+    assert [rule.text for rule in builder.rules] == ["bash(cargo build)"]
 
 
 @pytest.mark.parametrize(

@@ -105,12 +105,12 @@ class Policy:
     def restricted(self, *, mode: Mode | None = None) -> Policy:
         """A policy for a subagent: the same rules and grants, never wider.
 
-        `plan` stays plan; grants given to either count for both.
+        `plan` stays plan; what a person allows either, for the session or the project, counts for
+        both.
         """
         child = Policy(
             self.context,
             mode="plan" if "plan" in (mode, self.mode) else self.mode,
-            rules=self._rules,
             guard=self.guard,
             sandbox=self.sandbox,
             is_interactive=self.is_interactive,
@@ -118,7 +118,7 @@ class Policy:
             path=self._path,
             save=self._save,
         )
-        child._grants = self._grants
+        child._rules, child._grants = self._rules, self._grants
         return child
 
     def decide(self, tool: str, effect: Effect, accesses: tuple[Access, ...]) -> Verdict:
