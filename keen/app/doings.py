@@ -36,7 +36,7 @@ async def _pick_model(screen: Opening) -> None:
     rows: Sequence[ModelRow] = await screen.desk.models()
     present = screen.engine.model if screen.engine is not None else ""
     sheet = ListSheet(
-        f"Model (now {present or 'none'})",
+        f"Model (now {present or 'none'}) · window, $ per million tokens in / out",
         [Row(row.name, row.name, row.detail) for row in rows],
         screen.look,
         hint="Enter takes · Esc closes · /model PROVIDER/MODEL takes any other",

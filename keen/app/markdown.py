@@ -13,9 +13,13 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import (
     CodeBlock,
     Heading,
+    HorizontalRule,
+    ListItem,
     Markdown,
     MarkdownElement,
 )
+from rich.rule import Rule
+from rich.segment import Segment
 from rich.syntax import Syntax
 from textual.strip import Strip
 
@@ -58,9 +62,33 @@ class _Code(CodeBlock):
         )
 
 
+class _Break(HorizontalRule):
+    """A line across."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Rule(style="markdown.hr", characters="─")
+
+
+class _Item(ListItem):
+    """A point of a list; numbers have their full stop."""
+
+    def render_number(
+        self, console: Console, options: ConsoleOptions, number: int, last_number: int
+    ) -> RenderResult:
+        sign = f"{number}. ".rjust(len(f" {last_number}. "))
+        room = options.update(width=max(options.max_width - len(sign), 4))
+        style = console.get_style("markdown.item.number", default="none")
+        for row, line in enumerate(console.render_lines(self.elements, room, style=self.style)):
+            yield Segment(" " * len(sign) if row else sign, style)
+            yield from line
+            yield Segment.line()
+
+
 class _Markdown(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
+        "hr": _Break,
+        "list_item_open": _Item,
         "heading_open": _Heading,
         "fence": _Code,
         "code_block": _Code,

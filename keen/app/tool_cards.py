@@ -21,6 +21,7 @@ State: TypeAlias = Literal["running", "done", "failed", "stopped"]
 
 READING: Final = frozenset({"read_file", "glob", "grep", "recall"})
 """Tools whose neighbouring calls share one line."""
+_SHELLS: Final = frozenset({"bash", "!"})
 CHANGING: Final = frozenset({"write_file", "edit_file"})
 _SUBJECTS: Final = {
     "read_file": "path",
@@ -232,7 +233,7 @@ class Card:
         else:
             most = _FAILED_TAIL if self.state == "failed" else _TAIL
             all_lines = text.split("\n")
-            if self.state == "failed" and not self._is_command():
+            if self.state == "failed" and self.call.name not in _SHELLS:
                 # What a tool of keen's says went wrong is a sentence, not a row of output.
                 all_lines = folded(text, width)
             hidden = len(all_lines) - most

@@ -220,3 +220,12 @@ def test_a_hundred_thousand_lines_cost_what_is_in_sight() -> None:
     assert plan.total > 100_000
     assert plan.line(plan.total - 1).text in ("message 9999", "")
     assert sum(plan.is_exact) == 0
+
+
+def test_numbers_of_a_list_keep_their_stop_and_stand_below_one_another() -> None:
+    text = "9. nine\n10. ten and so many words that they wrap\n\n---\n\nend"
+
+    drawn = [strip.text.rstrip() for strip in markdown.lines(text, 24, LOOK)]
+
+    assert drawn[:3] == ["  9. nine", " 10. ten and so many", "     words that they"]
+    assert "─" * 20 in "".join(drawn)

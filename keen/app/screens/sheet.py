@@ -16,7 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from keen.app.blocks import Block
+from keen.app.blocks import Block, cropped
 from keen.app.fuzzy import ranked
 from keen.app.look import Look
 from keen.app.widgets.permission import SHORT
@@ -25,8 +25,10 @@ from keen.app.widgets.transcript import Transcript
 T = TypeVar("T")
 _FEW: Final = 6
 """Rows that are seen at once: narrowing them would be one more thing to read."""
-_COLUMN: Final = 48
-"""Cells that labels may take for the details behind them to be aligned."""
+_BESIDE: Final = 6
+"""Cells of a row that are edge and scroll bar."""
+_LABEL: Final = 24
+"""Cells that a label keeps, however long the details are."""
 
 
 class Sheet(ModalScreen[T], inherit_bindings=False):
@@ -110,13 +112,17 @@ class ListSheet(Sheet[str]):
         options = self.query_one("#rows", OptionList)
         options.clear_options()
         muted = self.look.muted
-        # Details stand below one another, where labels are not too long for that.
+        # Details stand in sight below one another, however long the labels are.
+        room = self.size.width - _BESIDE
+        longest = max((cell_len(row.detail) for row in self.rows), default=0)
+        most = max(room - longest - 2, _LABEL) if longest else room
         wide = max((cell_len(row.label) for row in self.rows if row.detail), default=0)
-        wide = wide if wide <= _COLUMN else 0
+        wide = min(wide, most)
         for row in self._shown:
-            text = Text(row.label, no_wrap=True, overflow="ellipsis")
+            label = cropped(row.label, most if row.detail else room)
+            text = Text(label, no_wrap=True, overflow="ellipsis")
             if row.detail:
-                text.append(" " * max(wide - cell_len(row.label), 0) + "  " + row.detail, muted)
+                text.append(" " * max(wide - cell_len(label), 0) + "  " + row.detail, muted)
             options.add_option(Option(text))
         if self._shown:
             options.highlighted = 0
