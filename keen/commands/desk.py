@@ -81,6 +81,8 @@ class AppDesk:
                 return replace(options, resume=None, is_continued=False, is_fork=False)
             case "resume":
                 return replace(options, resume=wanted.session_id, is_continued=False, is_fork=False)
+            case "fork" if not wanted.session_id:
+                return replace(options, is_fork=True)
             case "fork":
                 session_id = wanted.session_id
                 if wanted.upto is not None:

@@ -112,6 +112,38 @@ async def test_leaving_a_start_that_is_hindered_says_why_on_the_normal_screen(
         assert f"keen: {home}" in terminal.raw.decode().replace("\x1b", "").split("[?1049l")[-1]
 
 
+async def test_a_session_that_another_keen_has_open_is_copied_or_left(keen: Start) -> None:
+    demo = ("-m", "demo/guide")
+    async with keen(None, *demo) as first:
+        await first.ready()
+        await first.say("hello")
+        await first.until("Ask me to list")
+        await first.ready()
+        async with keen(None, *demo, "--continue") as second:
+            await second.until("This session cannot be opened")
+            await second.until("Open a copy of it")
+
+            second.press("enter")
+
+            await second.until("Ask me to list")
+            await second.ready()
+        async with keen(None, *demo, "--continue", "--fork-session") as third:
+            await third.until("Ask me to list")
+
+
+async def test_a_session_that_is_not_there_leaves_a_new_one_or_the_way_out(keen: Start) -> None:
+    async with keen(None, "-m", "demo/guide", "-r", "nothing") as terminal:
+        await terminal.until("No session 'nothing'")
+        await terminal.until("Start a new session")
+        assert "Open a copy" not in terminal.text
+        terminal.press("enter")
+        await terminal.ready()
+    async with keen(None, "-m", "demo/guide", "-r", "nothing") as terminal:
+        await terminal.until("Start a new session")
+        terminal.press("escape")
+        assert await terminal.ended() == 1
+
+
 async def test_a_misspelt_key_is_named_where_a_model_is_asked_for(keen: Start, home: Path) -> None:
     (home / "keen" / "config.toml").write_text('modle = "demo/guide"\n')
     async with keen(None) as terminal:

@@ -1,6 +1,8 @@
-"""What stops every start, whatever model is chosen: a mistake in the settings, a broken network."""
+"""What stops a start, and the ways on: try again, another session, leave."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -9,23 +11,23 @@ from textual.widgets.option_list import Option
 
 from keen import sanitize
 from keen.app.look import Look
-from keen.app.screens.sheet import Sheet
+from keen.app.screens.sheet import Row, Sheet
 
 
-class HinderedScreen(Sheet[bool]):
-    """Closes with True to try again, with nothing to leave it."""
+class HinderedScreen(Sheet[str]):
+    """Closes with the value of the way that was taken, or nothing."""
 
-    def __init__(self, look: Look, reason: str, *, is_first: bool) -> None:
-        self._leaving = "Leave keen" if is_first else "Close"
-        super().__init__("keen cannot start like this", "↑ ↓ Enter", look)
+    def __init__(self, look: Look, title: str, reason: str, ways: Sequence[Row]) -> None:
+        super().__init__(title, "↑ ↓ Enter", look)
         self._reason = reason
+        self._ways = ways
 
     def compose(self) -> ComposeResult:
-        again = Option("Try again, once it is put right", id="again")
+        ways = [Option(way.label, id=way.value) for way in self._ways]
         with Vertical():
             yield Static(self.heading, id="title", markup=False)
             yield Static(sanitize.block(self._reason), id="reason", markup=False)
-            yield OptionList(again, Option(self._leaving, id="leave"), id="rows", markup=False)
+            yield OptionList(*ways, id="rows", markup=False)
             yield Static(self.hint, id="hint", markup=False)
 
     def on_mount(self) -> None:
@@ -33,4 +35,4 @@ class HinderedScreen(Sheet[bool]):
 
     def on_option_list_option_selected(self, message: OptionList.OptionSelected) -> None:
         message.stop()
-        self.dismiss(True if message.option_id == "again" else None)
+        self.dismiss(message.option_id)

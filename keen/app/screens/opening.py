@@ -20,6 +20,7 @@ from keen.core.events import Question
 from keen.core.messages import User
 
 if TYPE_CHECKING:
+    from keen.app.screens.sheet import Row
     from keen.engine import Engine
     from keen.session.checkpoint import Recorder
 
@@ -93,10 +94,10 @@ class Opening(Driving):
             await self._reopen(before)
             self.is_opening = False
             self.say(sanitize.block(str(error)), "error")
-            if isinstance(error, SessionError) and wanted.kind == "resume":
+            if before is None:
+                self._no_session(error, wanted)
+            elif isinstance(error, SessionError) and wanted.kind == "resume":
                 self._offer_copy(wanted)
-            if before is None and wanted.kind == "start":
-                self.host.fault = str(error)
         finally:
             self.is_opening = False
             self.show_status()
@@ -261,23 +262,46 @@ class Opening(Driving):
 
     def _stopped(self, error: ConfigError, wanted: Wanted) -> None:
         """Ask for what this start lacks; what no model cures can only be put right outside."""
-        from keen.app.screens.hindered import HinderedScreen
+        from keen.app.screens.sheet import Row
         from keen.choice import Hindrance
 
         words = "\n".join([str(error), *getattr(error, "__notes__", ())])
         if not isinstance(error, Hindrance):
             self.cannot_start(words)
             return
+        again = Row("again", "Try again, once it is put right")
+        self._ask_way("keen cannot start like this", words, [again], wanted)
 
-        def done(is_again: bool | None) -> None:
-            if is_again:
-                self.open(wanted)
-            elif self.opened is None:
-                self.host.fault = words
-                self.leave()
+    def _no_session(self, error: KeenError, wanted: Wanted) -> None:
+        """The session that the command line asked for cannot be had."""
+        from keen.app.screens.sheet import Row
 
-        is_first = self.opened is None
-        self.host.push_screen(HinderedScreen(self.look, words, is_first=is_first), done)
+        ways = [Row("new", "Start a new session")]
+        if isinstance(error, SessionError):
+            ways.insert(0, Row("fork", "Open a copy of it"))
+        self._ask_way("This session cannot be opened", str(error), ways, wanted)
+
+    def _ask_way(self, title: str, words: str, ways: list[Row], wanted: Wanted) -> None:
+        from keen.app.screens.hindered import HinderedScreen
+        from keen.app.screens.sheet import Row
+
+        def taken(way: str | None) -> None:
+            match way:
+                case "again":
+                    self.open(wanted)
+                case "new":
+                    self.open(Wanted("new", model=wanted.model))
+                case "fork":
+                    self.open(Wanted("fork", wanted.session_id, wanted.model))
+                case _ if self.opened is None:
+                    self.host.fault = words
+                    self.leave()
+                case _:
+                    return
+
+        leaving = Row("leave", "Leave keen" if self.opened is None else "Close")
+        sheet = HinderedScreen(self.look, title, words, [*ways, leaving])
+        self.host.push_screen(sheet, taken)
 
     def work_failed(self, group: str, words: str) -> None:
         """Without an engine nothing else says why; and whoever wants to go can go."""
