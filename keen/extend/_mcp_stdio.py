@@ -48,6 +48,7 @@ class StdioTransport:
         self._tasks: list[asyncio.Task[None]] = []
         self._eof = asyncio.Event()
         self._has_ended = False
+        self._is_over = False
 
     async def __aenter__(self) -> tuple[Reading, Writing]:
         work: tuple[Coroutine[Any, Any, None], ...] = (
@@ -66,27 +67,38 @@ class StdioTransport:
         trace: TracebackType | None,
     ) -> None:
         """Ends the process and everything it started, also for a caller that is cancelled."""
-        ending = asyncio.create_task(self._end())
         cancelled: asyncio.CancelledError | None = None
-        while not ending.done():
-            try:
-                await asyncio.wait({ending})
-            except asyncio.CancelledError as caught:
-                cancelled = caught
-        ending.result()
+        while not self._is_over:
+            # A task of its own, and another one where the loop's end cancels it before it began.
+            ending = asyncio.create_task(self._end())
+            while not ending.done():
+                try:
+                    await asyncio.wait({ending})
+                except asyncio.CancelledError as caught:
+                    cancelled = caught
+            if not ending.cancelled():
+                ending.result()
         if cancelled is not None:
             raise cancelled
 
     async def _end(self) -> None:
-        # What was accepted goes out first: a note that a call was cancelled may be the last word.
-        self._writing.close()
-        await asyncio.wait({self._tasks[1]}, timeout=0.2)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
-        await self._process.end()
-        for stream in (self._received, self._reading, self._sent):
-            stream.close()
+        """Each step also where the one before is cancelled, as at the end of the loop itself."""
+        try:
+            # What was accepted goes out first: that a call was cancelled may be the last word.
+            self._writing.close()
+            await asyncio.wait({self._tasks[1]}, timeout=0.2)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            try:
+                await asyncio.wait(self._tasks)
+            finally:
+                try:
+                    await self._process.end()
+                finally:
+                    self._is_over = True
+                    for stream in (self._received, self._reading, self._sent):
+                        stream.close()
 
     async def _read(self) -> None:
         buffer = bytearray()

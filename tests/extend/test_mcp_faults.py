@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from keen.extend._mcp_log import ServerLog
+from keen.extend._mcp_process import ServerProcess
+from keen.extend._mcp_stdio import StdioTransport
 from keen.extend.mcp import Limits
 from tests.extend.mcp_place import McpPlace
 from tests.extend.test_mcp_servers import is_alive
@@ -157,3 +160,27 @@ async def test_a_call_after_the_end_of_the_session_starts_nothing(place: McpPlac
 
     assert "closed with the session" in result.output
     assert place.recorded() == []
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+async def test_a_loop_that_ends_meanwhile_leaves_no_process_and_no_open_stream(
+    place: McpPlace, rounds: int
+) -> None:
+    config = place.config("silent")
+    process = await ServerProcess.start(config.command, place.work, {})
+    transport = StdioTransport(process, ServerLog(place.home, "test"), lambda _why: None)
+    reading, writing = await transport.__aenter__()
+    leaving = asyncio.create_task(transport.__aexit__(None, None, None))
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.wait({leaving})
+
+    assert leaving.cancelled()
+    assert not is_alive(process.pid)
+    assert reading.statistics().open_receive_streams == 0
+    assert reading.statistics().open_send_streams == 0
+    assert writing.statistics().open_send_streams == 0
+    assert writing.statistics().open_receive_streams == 0
