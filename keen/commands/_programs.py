@@ -42,8 +42,9 @@ class Programs:
             context_window=self.engine.conversation.sampler.budget.effective,
             cost_usd=self.engine.cost_usd,
         )
+        before = self._status.fault
         line = await self._status.read(status)
-        if self._status.fault:
+        if self._status.fault not in ("", before):
             _log.warning("%s", self._status.fault)
         return line
 

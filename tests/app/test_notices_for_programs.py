@@ -142,6 +142,25 @@ async def test_one_that_misbehaves_does_not_hold_up_the_screen(
         assert not alive(pid_of(path))
 
 
+async def test_the_log_says_once_why_it_writes_nothing(
+    keen: Start, chat: Dialect, program: Callable[[str], Path], home: Path
+) -> None:
+    path = program("echo x >> $0.count; echo 'no such thing' >&2; exit 3")
+    async with (
+        FakeProvider(chat.says("Answered.")) as provider,
+        keen(provider, settings=ui("status_command", path)) as terminal,
+    ):
+        await terminal.ready()
+        await turn(terminal, "✔ ")
+        while _lines(Path(f"{path}.count")) < 3:
+            terminal.press("shift+tab")
+            await terminal.quiet(0.6)
+        await left(terminal)
+
+    log = (home / "keen" / "logs" / "keen.log").read_text()
+    assert log.count("status_command failed (3): no such thing") == 1
+
+
 async def test_what_it_prints_cannot_command_the_terminal(
     keen: Start, chat: Dialect, program: Callable[[str], Path]
 ) -> None:
@@ -232,6 +251,10 @@ async def test_with_notices_off_it_is_not_told(
         await left(terminal)
 
     assert said(path) == []
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 async def _told(program: Path, count: int) -> None:
