@@ -104,7 +104,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
-    """Live output of a running call, already decoded."""
+    """The newest live output of a running call, in the place of what was told before."""
 
     call_id: str
     text: str

@@ -9,7 +9,8 @@ permission/                   may this call run: modes, rules, what a person all
 shell/                        may this command line run: plain reads, dangers
 sandbox/                      what holds a command while it runs
 
-Beside them, each for one thing: `_atomic` opens and replaces files without following links,
-`_process` runs a command with `_environment`, `_limits`, `_spool` and `_launch`, `jobs` keeps those
-in the background, `_address` judges where a fetch may go.
+Beside them, each for one thing: `_files` puts what an editor has open before the disk, `_atomic`
+opens and replaces files without following links, `_process` runs a command with `_environment`,
+`_limits`, `_spool` and `_launch`, `jobs` keeps those in the background, `_address` judges where a
+fetch may go.
 """
