@@ -7,11 +7,12 @@ from typing import Final
 
 from keen.core.messages import Json
 
-_CJK: Final = re.compile(
+_CJK: Final = (
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
     "\U00020000-\U0003ffff]"
 )
-_EMOJI: Final = re.compile("[\u2600-\u27bf\U0001f000-\U0001faff]")
+_EMOJI: Final = "[\u2600-\u27bf\U0001f000-\U0001faff]"
+_ASCII: Final = "[\x00-\x7f]+"
 _STRUCTURE: Final = 1
 """Tokens for the punctuation around one key or element."""
 
@@ -38,9 +39,10 @@ def text_tokens(text: str) -> int:
     """
     if text.isascii():
         return -(-len(text) * 2 // 7)
-    cjk = len(_CJK.findall(text))
-    emoji = len(_EMOJI.findall(text))
-    plain = sum(map(len, re.findall(r"[\x00-\x7f]+", text)))
+    # Compiled and kept by `re` when first needed: a start over plain text does without.
+    cjk = len(re.findall(_CJK, text))
+    emoji = len(re.findall(_EMOJI, text))
+    plain = sum(map(len, re.findall(_ASCII, text)))
     other = len(text) - cjk - emoji - plain
     return -(-plain * 2 // 7) + cjk + 2 * emoji + other
 
