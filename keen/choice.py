@@ -109,7 +109,7 @@ def choose(
     ignored = () if is_trusted else trust.what_would_take_effect(options.cwd)
     if ignored:
         notices.append(
-            f"This folder is not trusted: {', '.join(ignored)} ignored. /trust or --trust uses them."
+            f"This folder is not trusted: {', '.join(ignored)} ignored; --trust uses them."
         )
     if local:
         notices.append(f"No model is set: using {name}, which runs on this machine.")
