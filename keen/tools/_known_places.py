@@ -17,7 +17,8 @@ HIDDEN: Final = (
     ".my.cnf", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials",
     ".terraform.d/credentials.tfrc.json", ".huggingface/token", ".cache/huggingface/token",
     ".bash_history", ".zsh_history", ".local/share/fish/fish_history", ".python_history",
-    ".node_repl_history", ".psql_history", ".mysql_history",
+    ".node_repl_history", ".psql_history", ".mysql_history", ".Xauthority", ".ICEauthority",
+    ".local/share/kwalletd", ".pki",
 )  # fmt: skip
 """Below the home directory: what holds credentials, and what people type them into."""
 

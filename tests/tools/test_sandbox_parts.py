@@ -272,6 +272,8 @@ BOUNDS = Confines(
         ("Temporary failure in name resolution", 0, ""),
         ("fatal: Unable to create '/tmp/.git/index.lock': Read-only file system", 128, "a call of"),
         ("bash: line 1: .keen/x: Read-only file system", 1, "write to .keen/x denied"),
+        ("/bin/bash: line 1: lib/.keen/x: Read-only file system", 1, "outside the workspace"),
+        ("sh: 1: lib/etc/hostname: Permission denied", 1, ""),
         ("OSError: [Errno 30] Read-only file system: '/tmp/.keen'", 1, "write to .keen denied"),
         ("mkdir: cannot create directory ‘.keen’: File exists", 1, "write to .keen denied"),
         ("mkdir: cannot create directory ‘src’: File exists", 1, ""),

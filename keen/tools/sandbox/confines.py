@@ -6,6 +6,7 @@ Nothing here knows how a sandbox is made; `bubblewrap`, `landlock` and `seatbelt
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -285,13 +286,14 @@ class _Barred:
 def _walked(roots: Iterable[Path], closed: Collection[str] = ()) -> Iterator[os.DirEntry[str]]:
     """What lies in the workspace, but for what is in large directories that programs fill.
 
+    The upper levels come first: of a larger tree than is looked at, the depths are left out.
     `closed`: paths that are not entered; the caller may add to them on the way.
     """
     seen = 0
-    waiting = [str(root) for root in roots]
+    waiting = deque(str(root) for root in roots)
     while waiting and seen < _MOST_DIRECTORIES:
         seen += 1
-        for entry in _entries(waiting.pop()):
+        for entry in _entries(waiting.popleft()):
             yield entry
             if entry.path in closed or entry.name in _PASSED_OVER:
                 continue

@@ -38,8 +38,10 @@ _NETWORK: Final = re.compile(
 )
 _PATH: Final = re.compile(
     r"'([^'\n]{1,4096})'|\"([^\"\n]{1,4096})\"|‘([^’\n]{1,4096})’|`([^'`\n]{1,4096})['`]"
-    r"|((?:~|\.{0,2})/[^\s:;,'\"()]+)|(\.[A-Za-z][\w./-]*)"
+    r"|((?:~|[\w.@+-]*)/[^\s:;,'\"()]+)|(\.[A-Za-z][\w./-]*)"
 )
+_PROGRAM: Final = re.compile(r"[\w./+-]+: (?:line \d+: )?(?=\S)")
+"""Who complains, where more than that stands before the complaint."""
 _NOT_STARTED: Final = re.compile(r"(?:bwrap|keen|sandbox-exec): [^\n]+")
 _SIGNING: Final = re.compile(r"gpg failed to sign|failed to sign the data|error: Load key", re.I)
 
@@ -125,8 +127,10 @@ def _denied(text: str, code: int, confines: Confines) -> list[Denied]:
 
 def _paths(line: str, match: re.Match[str], cwd: Path) -> list[Path]:
     """Words of a line that may be the path it speaks of, the likeliest first."""
-    before = line[: match.start()].rstrip().removesuffix(":").rpartition(": ")[2]
-    spelled = [one.group(one.lastindex or 0) for one in _PATH.finditer(line)]
+    program = _PROGRAM.match(line, 0, match.start())
+    start = program.end() if program is not None else 0
+    before = line[start : match.start()].rstrip().removesuffix(":").rpartition(": ")[2]
+    spelled = [one.group(one.lastindex or 0) for one in _PATH.finditer(line, start)]
     bare = [before] if before and not _PATH.search(before) else []
     return [
         Path(real_path(cwd / os.path.expanduser(one)))
