@@ -16,6 +16,7 @@ from keen.app import subagent_line
 from keen.app.desk import Desk, Opened, Wanted
 from keen.app.driver import Run
 from keen.app.shell import Shell
+from keen.app.units import several
 from keen.core.errors import KeenError
 from keen.core.events import (
     CompactionApplied,
@@ -281,7 +282,8 @@ class Plain:
                 say(f"Tool {call.name}: {subject(call)}")
             case ToolFinished(result=result):
                 lines = result.output.count("\n") + 1
-                say(f"Tool failed: {result.output}" if result.is_error else f"Done, {lines} lines.")
+                done = f"Done, {several(lines, 'line')}."
+                say(f"Tool failed: {result.output}" if result.is_error else done)
             case Rewound(attempt=attempt, detail=detail):
                 say(f"Retrying (attempt {attempt})... {detail} This answer starts again.")
             case SteeringDelivered():

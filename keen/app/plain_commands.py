@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from keen import reports, sanitize
 from keen.app.desk import Wanted
 from keen.app.modes import mode_named
+from keen.app.units import several
 from keen.core.errors import CompactionError, KeenError
 from keen.core.models import EFFORTS, Effort
 
@@ -123,7 +124,7 @@ async def _sessions(plain: Plain, argument: str) -> None:
         return
     rows = await plain.desk.sessions(everywhere=False)
     for row in rows:
-        plain.say(f"{row.id[:8]}: {row.title}, {row.when}, {row.turns} turns")
+        plain.say(f"{row.id[:8]}: {row.title}, {row.when}, {several(row.turns, 'turn')}")
     plain.say("/sessions ID opens one." if rows else "No session is saved here.")
 
 

@@ -75,6 +75,9 @@ def fork(screen: Opening, _argument: str) -> None:
     if engine is None or not engine.session_id or not engine.conversation.history:
         screen.notify_person("There is nothing to copy yet.")
         return
+    words = "This is a copy. The session it was made of stays as it is."
+    if not screen.outbox.is_held:
+        screen.afterwards = lambda: screen.say(words)
     screen.open(Wanted("fork", engine.session_id, present_model(screen)))
 
 

@@ -8,8 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from keen.app import arguments
+from keen.app.app import KeenApp
+from keen.app.blocks import Words
+from keen.app.desk import Opened, Wanted
 from keen.app.tally import Tally
+from keen.commands._early import early
+from keen.commands.desk import AppDesk
 from keen.core.messages import Json, ToolCall
+from keen.options import Options
 from tests.app.terminal import Terminal
 from tests.fakes.dialects import Dialect
 from tests.fakes.server import FakeProvider
@@ -224,6 +230,50 @@ async def test_a_session_that_was_only_looked_at_says_how_to_come_back(
 
             await it.ended()
             assert "Go on with: keen -r" in it.text
+
+
+class MistakenDesk(AppDesk):
+    """A desk with a mistake of keen's own in it."""
+
+    async def open(self, wanted: Wanted) -> Opened:
+        raise ValueError("a mistake")
+
+    async def themes_of_nobody(self) -> None:
+        """Another one."""
+        raise ValueError("another mistake")
+
+
+async def test_a_mistake_in_the_screens_own_work_is_told_and_the_screen_goes_on(
+    home: Path, workspace: Path
+) -> None:
+    environment = {"KEEN_HOME": str(home / "keen"), "HOME": str(home)}
+    options = Options(workspace)
+    desk = MistakenDesk(options, environment, early(options, environment))
+    app = KeenApp(desk)
+    async with app.run_test(size=(80, 24)) as pilot:
+        chat = app.chat
+        while not chat.transcript.blocks:
+            await pilot.pause()
+        said = [block.text for block in chat.transcript.blocks if isinstance(block, Words)]
+        assert said == ["keen failed: ValueError: a mistake"]
+
+        chat.run_quietly(desk.themes_of_nobody(), "themes")
+        while not chat.notices.shown:
+            await pilot.pause()
+
+        assert chat.notices.shown[0].text == "keen failed: ValueError: another mistake"
+        assert app.is_running
+
+
+async def test_a_fork_says_that_it_is_a_copy(keen: Start, chat: Dialect) -> None:
+    async with FakeProvider(chat.says("Hello.")) as provider, keen(provider) as it:
+        await it.ready()
+        await it.say("hi")
+        await it.until("✔ ")
+
+        await it.say("/fork")
+
+        await it.until("This is a copy.")
 
 
 def test_before_a_yes_every_argument_of_a_call_is_told() -> None:

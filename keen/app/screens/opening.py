@@ -87,10 +87,12 @@ class Opening(Driving):
         try:
             await self._swap(wanted, before)
         except ConfigError as error:
+            self.afterwards = None
             await self._reopen(before)
             self.is_opening = False
             self._stopped(error, wanted)
         except KeenError as error:
+            self.afterwards = None
             await self._reopen(before)
             self.is_opening = False
             self.say(sanitize.block(str(error)), "error")
