@@ -315,7 +315,9 @@ def _denied(kind: Kind, refusal: _Refusal, wait: float | None) -> ProviderError:
     if kind == "entitlement":
         todo = f"Choose another model, or another account with `keen auth login {name}`."
         return Unauthorized(says("does not allow this request", todo), status=status)
-    todo = "Wait until it is renewed, or add credit." if wait is None else come_back(wait)
+    if wait and wait <= _PATIENCE:  # Gemini calls a minute's limit a quota too
+        return _server_trouble("rate", refusal, wait)
+    todo = come_back(wait) if wait else "Wait until it is renewed, or add credit."
     return Transient(
         says("has no quota left for this account", todo),
         status=status,

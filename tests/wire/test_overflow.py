@@ -261,6 +261,15 @@ def test_a_spent_quota_says_when_it_is_renewed_if_the_provider_did() -> None:
     assert "add credit" in str(judged(429, spent, code="insufficient_quota"))
 
 
+def test_a_quota_that_comes_back_in_a_moment_is_waited_for() -> None:
+    spent = "You exceeded your current quota, please check your plan and billing details."
+    minute: Json = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}]
+    error = judged(429, spent, code=429, details=minute)
+
+    assert isinstance(error, Transient)
+    assert (error.is_spent, error.retry_after) == (False, 34)
+
+
 INNER = "prompt is too long: 213462 tokens > 200000 maximum"
 
 
