@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.terminal import Terminal
+from tests.extend.mcp_oauth_server import Protected
 from tests.extend.mcp_place import SCRIPT
 from tests.fakes.dialects import Dialect
 from tests.fakes.server import FakeProvider
@@ -71,3 +73,26 @@ async def test_a_resource_that_is_not_there_is_told_and_the_message_goes_as_type
         await terminal.until("@docs:note://none was not attached")
 
     assert chat.read(provider.requests[0]).messages[-1].text == "see @docs:note://none"
+
+
+async def test_signing_in_shows_the_page_and_says_when_it_is_done(
+    keen: Start, home: Path, chat: Dialect
+) -> None:
+    async with Protected() as site, FakeProvider(chat.says("Hm.")) as provider:
+        entries = {"web": {"type": "http", "url": site.url}}
+        (home / "keen/mcp.json").write_text(json.dumps({"mcpServers": entries}))
+        async with keen(provider, size=(1_000, 30)) as terminal:
+            await terminal.ready()
+            terminal.type("/mcp login web")
+            terminal.press("enter")
+            await terminal.until(f"{site.issuer.origin}/authorize?")
+            found = re.search(r"http://\S+/authorize\?\S+", terminal.text)
+            assert found is not None
+            await site.browse(found[0])
+            await terminal.until("Signed in to web.")
+
+            terminal.type("/mcp logout web")
+            terminal.press("enter")
+            await terminal.until("Signed out of web.")
+
+    assert json.loads((home / "keen/mcp-auth.json").read_text()) == {}
