@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from keen.core.messages import Usage
-from tests.app.phases import SMALL
+from tests.app.phases import SMALL, reached
 from tests.app.terminal import Terminal
 from tests.fakes.dialects import Dialect
 from tests.fakes.script import Script
@@ -49,11 +52,82 @@ async def test_a_compaction_in_a_turn_changes_the_spinner_and_then_one_notice(
         assert terminal.text.count("Let me look first.") == 1
         assert "1 compaction" in terminal.text
         assert "compacted 1×" in terminal.text
+        assert "Context compacted." not in terminal.text
         kinds = [record["kind"] for record in records(home)]
         assert kinds.count("compaction_applied") == 1
         applied = next(r for r in records(home) if r["kind"] == "compaction_applied")["payload"]
         assert isinstance(applied, dict)
         assert (applied["status"], applied["transcript"]) == ("", [])
+        turns = [json.dumps(r) for r in records(home) if r["kind"] == "assistant_turn"]
+        assert ["Let me look first." in turn for turn in turns] == [True, False]
+        assert kinds.index("assistant_turn") < kinds.index("compaction_applied")
+        assert "All done." in turns[1]
+
+
+@pytest.mark.parametrize("outcome", ["applied", "failed"])
+async def test_when_a_compaction_is_over_the_same_turn_goes_on_under_its_old_spinner(
+    outcome: str, keen: Start, chat: Dialect
+) -> None:
+    summary = chat.says(SUMMARY) if outcome == "applied" else chat.truncated("half a summ")
+    script = tight(chat, replace(summary, delay=0.3), chat.hangs("Going on"))
+    async with FakeProvider(*script) as provider, keen(provider, window=SMALL) as terminal:
+        await terminal.ready()
+        await terminal.say("study the parser")
+        await terminal.until("Compacting...")
+        assert "Thinking..." not in terminal.text
+        seconds = spun(terminal)
+
+        await terminal.until("Going on")
+
+        await terminal.until("Thinking...")
+        assert "Compacting..." not in terminal.text
+        assert spun(terminal) >= seconds
+        assert len(provider.requests) == 3
+
+
+def spun(terminal: Terminal) -> int:
+    """The seconds beside the spinner."""
+    found = re.search(r"\.\.\. · (\d+)s", terminal.text)
+    assert found is not None
+    return int(found[1])
+
+
+async def test_a_message_queued_while_it_compacts_is_sent_once_after_the_turn(
+    keen: Start, chat: Dialect, workspace: Path
+) -> None:
+    async with reached("automatic compaction", keen, chat, workspace) as at:
+        await at.terminal.say("and then this")
+        await at.terminal.until("⋯ and then this")
+
+        at.terminal.press("escape")
+
+        await at.terminal.until("And again.")
+        await at.terminal.quiet()
+        assert at.terminal.text.count("❯ and then this") == 1
+        assert "⋯ and then this" not in at.terminal.text
+        asked = [request.text.count("and then this") for request in at.provider.requests]
+        assert asked[:3] == [0, 0, 0]
+        assert asked[3] > 0
+
+
+async def test_a_manual_compaction_is_replayed_with_its_summary_and_its_line(
+    keen: Start, chat: Dialect
+) -> None:
+    script = (chat.says("A long answer. " * 40), chat.says("## Goal\n\nShort."))
+    async with FakeProvider(*script) as provider:
+        async with keen(provider) as terminal:
+            await terminal.ready()
+            await terminal.say("tell me")
+            await terminal.until("✔ ")
+            await terminal.say("/compact")
+            await terminal.until("Context compacted.")
+            terminal.press("ctrl+d")
+            await terminal.ended()
+        async with keen(provider, "-c") as terminal:
+            await terminal.until("Context compacted.")
+
+            assert "Short." in terminal.text
+            assert "A long answer." in terminal.text
 
 
 async def test_a_failed_compaction_restores_the_spinner_and_names_the_reason(

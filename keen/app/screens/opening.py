@@ -327,6 +327,7 @@ class Opening(Driving):
         self.stop_shell()
         worker = self.turn_worker
         if self.driver.cancel() and worker is not None:
+            self.show_stopping()
             with suppress(WorkerError):
                 await worker.wait()
         self.host.farewell(self.opened, self.tally)
