@@ -175,13 +175,15 @@ class Extensions:
         message = await asyncio.to_thread(self.skills.expand, typed)
         if message is not None:
             user = replace(user, text=message)
-        if "@" not in typed and (message is not None or self.mcp is None):
+        is_call = message is None and self.mcp is not None and self.is_call(typed)
+        names_some = "@" in typed and (self.mcp is not None or "://" in typed)
+        if not is_call and not names_some:
             return user
         from keen.extend import mcp_messages
 
         if emit is not None:
             context = replace(context, ask=mcp_messages.asking(emit))
-        if message is None and self.mcp is not None:
+        if is_call and self.mcp is not None:
             user = await mcp_messages.with_prompt(user, self.mcp, context)
         user, notices = await mcp_messages.with_resources(user, typed, self.mcp, context)
         for notice in notices:
