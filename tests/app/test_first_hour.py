@@ -75,6 +75,23 @@ async def test_the_first_letter_of_a_written_answer_is_a_part_of_it(
         assert "42 reasons" in provider.requests[1].text
 
 
+async def test_a_message_written_into_a_question_takes_none_of_its_options(
+    keen: Start, chat: Dialect
+) -> None:
+    asked = chat.calls("ask_user", questions=[{"text": "Delete it?", "options": ["Yes", "No"]}])
+    async with FakeProvider(asked, chat.says("I see.")) as provider, keen(provider) as it:
+        await it.ready()
+        await it.say("go")
+        await it.until("Delete it?")
+        await it.quiet(0.4)
+
+        await it.say("look at the parser")
+
+        await it.until("I see.")
+        assert "> look at the parser" in provider.requests[1].text
+        assert "> Yes" not in provider.requests[1].text
+
+
 async def test_whether_a_folder_is_trusted_has_two_answers_and_names_no_flag(
     keen: Start, workspace: Path
 ) -> None:

@@ -69,10 +69,13 @@ class QuestionCard(Lines, can_focus=True):
             return False
         return self._row >= len(asked.questions[self.index].options)
 
-    @property
-    def _has_options(self) -> bool:
+    def _chooses(self, character: str) -> bool:
+        """True for a key that takes or marks one of the options."""
         asked = self.asked
-        return asked is not None and bool(asked.questions[self.index].options)
+        question = asked.questions[self.index] if asked is not None else None
+        if question is None or not question.options:
+            return False
+        return character.isdigit() or (character == " " and question.several)
 
     @property
     def _rows(self) -> int:
@@ -92,7 +95,8 @@ class QuestionCard(Lines, can_focus=True):
         event.stop()
         event.prevent_default()
         command = self._keymap.get(event.key, "")
-        if self.asked is None:
+        asked = self.asked
+        if asked is None:
             # Answered, and the focus has not moved on yet: the key is the prompt's.
             self._on_stray(event)
             return
@@ -105,9 +109,10 @@ class QuestionCard(Lines, can_focus=True):
                 self.hush()
                 self._on_stray(event)
             return
-        is_choice = self._has_options and (event.character or "").isdigit()
-        if self.takes_text and event.is_printable and not is_choice:
-            # The first letter of an answer is a part of it.
+        if event.is_printable and not asked.is_closed and not self._chooses(event.character or ""):
+            # The first letter of an answer is a part of it. And a message that somebody writes
+            # without looking up must not end in an Enter that takes the first option.
+            self._row = len(asked.questions[self.index].options)
             self._on_command("question_write")
             self._on_stray(event)
             return
