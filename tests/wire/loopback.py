@@ -6,11 +6,19 @@ import asyncio
 import json
 import struct
 import zlib
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self, TypeVar, cast
+
+from keen.core.messages import History, ToolSpec, User
+from keen.core.models import Effort, ModelSpec
+from keen.wire.base import Delta, Reply, Request, Wire
+
+AnyWire = TypeVar("AnyWire", bound=Wire)
+
+READ: Final = ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {}}})
 
 SSE = "text/event-stream"
 AWS = "application/vnd.amazon.eventstream"
@@ -139,3 +147,33 @@ def aws_event(name: str, payload: dict[str, Any], *, kind: str = "event") -> byt
     prelude += struct.pack(">I", zlib.crc32(prelude))
     message = prelude + headers + body
     return message + struct.pack(">I", zlib.crc32(message))
+
+
+@asynccontextmanager
+async def serving(
+    make: Callable[[str], AnyWire], *answers: Answer
+) -> AsyncGenerator[tuple[Loopback, AnyWire]]:
+    """A server that gives these answers, and a wire to it."""
+    async with Loopback([*answers]) as server:
+        wire = make(server.url)
+        try:
+            yield server, wire
+        finally:
+            await wire.aclose()
+
+
+async def heard(wire: Wire, request: Request) -> list[Delta | Reply]:
+    """All that one request is answered with."""
+    return [item async for item in wire.stream(wire.encode(request))]
+
+
+def a_request(
+    model: ModelSpec,
+    *messages: Any,
+    tools: tuple[ToolSpec, ...] = (READ,),
+    effort: Effort | None = None,
+    output_tokens: int = 8_192,
+) -> Request:
+    """A request in a conversation of these messages, or of one that says hello."""
+    history = cast(History, messages or (User("hello"),))
+    return Request(model, "Be good.", history, tools, output_tokens=output_tokens, effort=effort)

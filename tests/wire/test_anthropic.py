@@ -3,8 +3,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, cast
 
@@ -23,7 +22,6 @@ from keen.core.estimate import json_tokens
 from keen.core.events import ReasoningDelta, TextDelta
 from keen.core.messages import (
     Assistant,
-    History,
     Image,
     Json,
     JsonObject,
@@ -33,7 +31,6 @@ from keen.core.messages import (
     Text,
     ToolCall,
     ToolResult,
-    ToolSpec,
     Usage,
     User,
 )
@@ -41,9 +38,7 @@ from keen.core.models import Effort, ModelSpec
 from keen.wire._anthropic import Decoder
 from keen.wire.anthropic import AnthropicWire
 from keen.wire.base import Endpoint, FixedKey, Reply, Request
-from tests.wire.loopback import Answer, Loopback, sse
-
-READ = ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {}}})
+from tests.wire.loopback import Answer, Loopback, a_request, heard, serving, sse
 
 importlib.import_module("anthropic.resources.messages")  # before the time limit of a test runs
 
@@ -56,31 +51,18 @@ def wire(url: str = "http://127.0.0.1:1", **fields: Any) -> AnthropicWire:
     return AnthropicWire(Endpoint("acme", FixedKey("k"), base_url=url, **fields))
 
 
-def request(
-    *messages: Any,
-    name: str = "claude-sonnet-4-5",
-    tools: tuple[ToolSpec, ...] = (READ,),
-    effort: Effort | None = None,
-    output_tokens: int = 8_192,
-) -> Request:
-    history = cast(History, messages or (User("hello"),))
-    return Request(
-        model(name), "Be good.", history, tools, output_tokens=output_tokens, effort=effort
-    )
+def request(*messages: Any, name: str = "claude-sonnet-4-5", **fields: Any) -> Request:
+    return a_request(model(name), *messages, **fields)
 
 
-@asynccontextmanager
-async def served(*answers: Answer, **fields: Any) -> AsyncGenerator[tuple[Loopback, AnthropicWire]]:
-    async with Loopback(list(answers)) as server:
-        client = wire(server.url, **fields)
-        try:
-            yield server, client
-        finally:
-            await client.aclose()
+def served(
+    *answers: Answer, **fields: Any
+) -> AbstractAsyncContextManager[tuple[Loopback, AnthropicWire]]:
+    return serving(lambda url: wire(url, **fields), *answers)
 
 
 async def ask(client: AnthropicWire, asked: Request | None = None) -> list[Any]:
-    return [item async for item in client.stream(client.encode(asked or request()))]
+    return await heard(client, asked or request())
 
 
 def start(**usage: int) -> dict[str, Any]:
@@ -535,48 +517,6 @@ async def test_an_error_in_mid_stream_goes_by_its_type(
     async with served(answer) as (_, client):
         with pytest.raises(expected):
             await ask(client)
-
-
-async def test_nobody_listening_is_transient() -> None:
-    client = wire("http://127.0.0.1:9")
-    with pytest.raises(Transient):
-        await ask(client)
-    await client.aclose()
-
-
-async def test_silence_longer_than_the_limit_is_transient() -> None:
-    async with served(Answer(sse(start()), hangs=True), idle_seconds=0.05) as (_, client):
-        with pytest.raises(Transient):
-            await ask(client)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        Answer(sse(*says("par")[:3]), hangs=True),
-        Answer(hangs=True),
-        Answer(hangs_before_head=True),
-    ],
-    ids=["streaming", "before the first event", "before the head"],
-)
-async def test_cancelling_closes_the_socket(answer: Answer) -> None:
-    async with served(answer) as (server, client):
-        task = asyncio.create_task(ask(client))
-        await server.arrived.wait()
-        task.cancel()
-        async with asyncio.timeout(2):
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await server.disconnected.wait()
-
-
-async def test_leaving_the_stream_early_closes_the_socket() -> None:
-    async with served(Answer(sse(*says("par")[:3]), hangs=True)) as (server, client):
-        stream = client.stream(client.encode(request()))
-        assert await anext(stream) == TextDelta("par")
-        await stream.aclose()
-        async with asyncio.timeout(2):
-            await server.disconnected.wait()
 
 
 async def test_one_connection_serves_all_steps() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import random
@@ -649,32 +648,3 @@ async def test_a_key_that_cannot_stand_in_a_header_is_rejected() -> None:
         with pytest.raises(ProviderError):
             await answer_of(wire)
         await wire.aclose()
-
-
-@pytest.mark.parametrize("when", ["streaming", "before the head"])
-async def test_cancelling_closes_the_socket(when: str) -> None:
-    answer = (
-        Answer([frame(chunk({"content": "x"}))], hangs=True)
-        if when == "streaming"
-        else Answer(hangs_before_head=True)
-    )
-    async with talking(answer) as (server, wire):
-        first = asyncio.Event()
-
-        async def listen() -> None:
-            async for _ in wire.stream(wire.encode(Request(MODEL, "", (HELLO,)))):
-                first.set()
-
-        task = asyncio.create_task(listen())
-        await (first if when == "streaming" else server.arrived).wait()
-        task.cancel()
-        await asyncio.wait([task])
-        await server.disconnected.wait()
-        assert task.cancelled()
-
-
-async def test_closing_the_generator_closes_the_socket() -> None:
-    async with talking(Answer([frame(chunk({"content": "x"}))], hangs=True)) as (server, wire):
-        async with aclosing(wire.stream(wire.encode(Request(MODEL, "", (HELLO,))))) as stream:
-            assert await anext(stream) == TextDelta("x")
-        await server.disconnected.wait()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator
@@ -243,19 +242,6 @@ async def test_a_stream_without_terminal_event_or_cut_is_tried_again() -> None:
         for _ in range(2):
             with pytest.raises(Transient):
                 await played(wire, wire.encode(a_request(User("go"))))
-
-
-async def test_cancelling_closes_the_socket() -> None:
-    answer = Answer(sse(*a_whole_answer()[:9]), then="hold")
-    async with ResponsesServer([answer]) as server, a_wire(server) as wire:
-        task = asyncio.create_task(played(wire, wire.encode(a_request(User("go")))))
-        await server.held.wait()
-
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-        await asyncio.wait_for(server.disconnected.wait(), 1.0)
 
 
 def test_a_refused_field_is_left_out_here_too() -> None:

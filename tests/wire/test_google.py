@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import asyncio
 import base64
 import importlib
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, cast
 
@@ -22,7 +20,6 @@ from keen.core.estimate import json_tokens
 from keen.core.events import ReasoningDelta, TextDelta
 from keen.core.messages import (
     Assistant,
-    History,
     Image,
     Json,
     JsonObject,
@@ -32,7 +29,6 @@ from keen.core.messages import (
     Text,
     ToolCall,
     ToolResult,
-    ToolSpec,
     Usage,
     User,
 )
@@ -40,10 +36,9 @@ from keen.core.models import Effort, ModelSpec
 from keen.wire._google import Decoder
 from keen.wire.base import Endpoint, FixedKey, Reply, Request
 from keen.wire.google import GoogleWire
-from tests.wire.loopback import Answer, Loopback
+from tests.wire.loopback import Answer, Loopback, a_request, heard, serving
 
 GEMINI = "gemini-3.1-pro-preview"
-READ = ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {}}})
 
 importlib.import_module("google.genai")  # before the time limit of a test runs
 
@@ -52,30 +47,18 @@ def wire(url: str = "http://127.0.0.1:1", **fields: Any) -> GoogleWire:
     return GoogleWire(Endpoint("g", FixedKey("k"), base_url=url, **fields))
 
 
-def request(
-    *messages: Any,
-    name: str = GEMINI,
-    tools: tuple[ToolSpec, ...] = (READ,),
-    effort: Effort | None = None,
-    output_tokens: int = 8_192,
-) -> Request:
-    spec = ModelSpec("g", name, "google", max_output=64_000)
-    history = cast(History, messages or (User("hello"),))
-    return Request(spec, "Be good.", history, tools, output_tokens=output_tokens, effort=effort)
+def request(*messages: Any, name: str = GEMINI, **fields: Any) -> Request:
+    return a_request(ModelSpec("g", name, "google", max_output=64_000), *messages, **fields)
 
 
-@asynccontextmanager
-async def served(*answers: Answer, **fields: Any) -> AsyncGenerator[tuple[Loopback, GoogleWire]]:
-    async with Loopback(list(answers)) as server:
-        client = wire(server.url, **fields)
-        try:
-            yield server, client
-        finally:
-            await client.aclose()
+def served(
+    *answers: Answer, **fields: Any
+) -> AbstractAsyncContextManager[tuple[Loopback, GoogleWire]]:
+    return serving(lambda url: wire(url, **fields), *answers)
 
 
 async def ask(client: GoogleWire, asked: Request | None = None) -> list[Any]:
-    return [item async for item in client.stream(client.encode(asked or request()))]
+    return await heard(client, asked or request())
 
 
 def chunk(*parts: dict[str, Any], reason: str = "", **fields: Any) -> dict[str, Any]:
@@ -450,45 +433,6 @@ async def test_refusals(
             await ask(client)
     assert len(server.requests) == 1
     assert getattr(caught.value, "retry_after", None) == wait
-
-
-async def test_nobody_listening_is_transient() -> None:
-    client = wire("http://127.0.0.1:9")
-    with pytest.raises(Transient):
-        await ask(client)
-    await client.aclose()
-
-
-async def test_silence_longer_than_the_limit_is_transient() -> None:
-    for answer in (streams(*SAYS_HI[:1], hangs=True), Answer(hangs_before_head=True)):
-        async with served(answer, idle_seconds=0.05) as (_, client):
-            with pytest.raises(Transient):
-                await ask(client)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [streams(*SAYS_HI[:1], hangs=True), streams(hangs=True), Answer(hangs_before_head=True)],
-    ids=["streaming", "before the first chunk", "before the head"],
-)
-async def test_cancelling_closes_the_socket(answer: Answer) -> None:
-    async with served(answer) as (server, client):
-        task = asyncio.create_task(ask(client))
-        await server.arrived.wait()
-        task.cancel()
-        async with asyncio.timeout(2):
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await server.disconnected.wait()
-
-
-async def test_leaving_the_stream_early_closes_the_socket() -> None:
-    async with served(streams(*SAYS_HI[:1], hangs=True)) as (server, client):
-        stream = client.stream(client.encode(request()))
-        assert await anext(stream) == TextDelta("h")
-        await stream.aclose()
-        async with asyncio.timeout(2):
-            await server.disconnected.wait()
 
 
 async def test_one_connection_serves_all_steps_and_one_request_each() -> None:

@@ -19,6 +19,7 @@ from keen.core.errors import (
     Transient,
     Unauthorized,
 )
+from keen.core.events import TextDelta
 from keen.core.messages import User
 from tests.fakes.asking import Heard, asking, hear, open_wire
 from tests.fakes.dialects import Dialect
@@ -190,6 +191,19 @@ async def test_cancel_closes_the_socket_at_once(dialect: Dialect, when: str) -> 
                 await provider.left()
         assert task.cancelled()
         assert provider.disconnects == 1
+
+
+async def test_leaving_the_stream_early_closes_the_socket(dialect: Dialect) -> None:
+    async with (
+        FakeProvider(dialect.hangs("some words")) as provider,
+        open_wire(dialect, provider.url) as wire,
+    ):
+        stream = wire.stream(wire.encode(asking(dialect, HELLO)))
+        assert isinstance(await anext(stream), TextDelta)
+        await stream.aclose()
+
+        async with asyncio.timeout(1):
+            await provider.left()
 
 
 async def test_silence_in_a_stream_is_transient(dialect: Dialect) -> None:

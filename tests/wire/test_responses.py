@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
@@ -219,51 +218,6 @@ async def test_a_field_refused_by_name_is_a_quirk() -> None:
             await played(wire, wire.encode(a_request(User("go"))))
 
     assert caught.value.field == "prompt_cache_key"
-
-
-async def test_nobody_listening_and_silence_are_tried_again() -> None:
-    async with (
-        ResponsesServer([Answer(then="silent")]) as server,
-        a_wire(server, idle_seconds=0.2) as wire,
-    ):
-        with pytest.raises(Transient):
-            await played(wire, wire.encode(a_request(User("go"))))
-        origin = server.origin
-
-    gone = ResponsesWire(Endpoint("openai", FixedKey("k"), origin))
-    with pytest.raises(Transient):
-        await played(gone, gone.encode(a_request(User("go"))))
-    await gone.aclose()
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        Answer(sse(*a_whole_answer()[:9]), then="hold"),
-        Answer(then="hold"),
-        Answer(then="silent"),
-    ],
-    ids=["in the middle", "before the first event", "before the headers"],
-)
-async def test_cancelling_closes_the_socket(answer: Answer) -> None:
-    async with ResponsesServer([answer]) as server, a_wire(server, idle_seconds=60) as wire:
-        task = asyncio.create_task(played(wire, wire.encode(a_request(User("go")))))
-        await server.held.wait()
-
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-        await asyncio.wait_for(server.disconnected.wait(), 1.0)
-
-
-async def test_closing_the_stream_closes_the_socket() -> None:
-    answer = Answer(sse(*a_whole_answer()[:9]), then="hold")
-    async with ResponsesServer([answer]) as server, a_wire(server) as wire:
-        async with aclosing(wire.stream(wire.encode(a_request(User("go"))))) as pieces:
-            assert await anext(pieces) == ReasoningDelta("Look ")
-
-        await asyncio.wait_for(server.disconnected.wait(), 1.0)
 
 
 async def test_an_answer_is_whole_even_if_the_server_does_not_hang_up() -> None:

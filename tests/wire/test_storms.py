@@ -177,7 +177,11 @@ async def test_a_server_that_does_not_speak_tls_is_a_typed_error(dialect: Dialec
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("SSL_CERT_FILE", "/nowhere/ca.pem"), ("SSL_CERT_FILE", __file__), ("HTTPS_PROXY", "http://here:none")],
+    [
+        ("SSL_CERT_FILE", "/nowhere/ca.pem"),
+        ("SSL_CERT_FILE", __file__),
+        ("HTTPS_PROXY", "http://here:none"),
+    ],
     ids=["no certificates", "no PEM", "no proxy"],
 )
 async def test_a_variable_that_stops_every_connection_is_named_and_not_tried_again(
