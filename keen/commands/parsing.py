@@ -17,7 +17,7 @@ COMMANDS: Final = (
     ("config", "settings: path, show, check"),
     ("doctor", "checks the installation and says what to do"),
     ("permissions", "the verdict on a command, and the rules in force"),
-    ("mcp", "MCP servers: list, add, remove, test, approve"),
+    ("mcp", "MCP servers: list, add, remove, test, approve, login, logout"),
     ("hooks", "hooks: list, approve, revoke"),
     ("acp", "Agent Client Protocol on stdio, for editors"),
     ("completion", "shell completion for bash, zsh or fish"),
