@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -211,3 +213,30 @@ async def test_the_choice_of_a_theme_is_remembered(keen: Start, chat: Dialect, h
         state = home / "keen" / "state.json"
         await terminal.until(lambda: state.exists())
         assert json.loads(state.read_text())["theme"] == "keen-light"
+
+
+async def test_a_theme_of_ones_own_is_shown_as_soon_as_its_file_is_saved(
+    keen: Start, home: Path
+) -> None:
+    file = home / "keen" / "themes" / "mine.toml"
+    colours = await asyncio.to_thread((themes.packaged_directory() / "keen-dark.toml").read_text)
+    file.parent.mkdir()
+    file.write_text(colours)
+    async with keen(None, "-m", "demo/guide", "--theme", "mine") as terminal:
+        await terminal.ready()
+        before = terminal.colors_of("❯")
+
+        await asyncio.to_thread(file.write_text, repainted(colours, "accent", "#123456"))
+
+        await terminal.until(lambda: terminal.colors_of("❯") == {"123456"})
+        assert before != {"123456"}
+        await asyncio.to_thread(file.write_text, repainted(colours, "accent", "no colour"))
+        await terminal.until("mine.toml")
+        assert terminal.colors_of("❯") == {"123456"}
+
+
+def repainted(theme: str, name: str, colour: str) -> str:
+    """The theme with another colour of that name."""
+    changed, count = re.subn(rf'^{name} = ".*"$', f'{name} = "{colour}"', theme, flags=re.M)
+    assert count == 1
+    return changed
