@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +14,12 @@ from keen.tools.shell.git_dangers import git_dangers, is_one_of, shows_content, 
 from keen.tools.shell.places import Places, glob_matches
 from keen.tools.shell.risky_programs import (
     DANGEROUS_OPTIONS,
+    FIND_RUNS,
     NEVER,
+    RUN_TEXT,
     SHELLS,
     SOURCES,
+    WRAPPER_LONG,
     WRAPPER_OPERANDS,
     WRAPPERS,
     WRITERS,
@@ -27,6 +31,7 @@ _SED_COMMAND: Final = re.compile(r"(?:^|[;{}\d$/,!\s])[ewW](?:\s|$)")
 _SED_FLAGS: Final = re.compile(r"([^\w\s\\])[gpiImM\d]*[ew]")
 _AWK: Final = re.compile(r"system\s*\(|\|\s*getline|\|&|@load|@include")
 _AWK_STATEMENT: Final = re.compile(r"[;}\n]")
+_OPTION_C: Final = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*")
 _MOST_WRAPPED: Final = 8
 """Commands around a command: wrappers, shells and evals together."""
 
@@ -73,9 +78,8 @@ def readings(words: Sequence[Word], depth: int = 0) -> list[tuple[str, ...]]:
         if based[0] == "git":
             found.append(("git", *subcommand_words(current[1:])))
         depth += 1
-        if based[0] in SHELLS or based[0] == "eval":
-            for script in _scripts(current):
-                found += [r for c in read(script).commands for r in readings(c.words, depth)]
+        for script in _scripts(current):
+            found += [r for c in read(script).commands for r in readings(c.words, depth)]
         current = _inner(current)
     return list(dict.fromkeys(found))
 
@@ -90,7 +94,7 @@ def touched(command: SimpleCommand, places: Places) -> list[tuple[Path, bool]]:
     while words:
         writes = _base(words[0]) in WRITERS
         found += [(path, writes) for word in words[1:] for path in spelled[word]]
-        for script in _scripts(words) if _base(words[0]) in SHELLS else ():
+        for script in _scripts(words):
             found += [pair for one in read(script).commands for pair in touched(one, places)]
         words = tuple(_inner(words) or ())
     return found
@@ -114,6 +118,10 @@ def _base(word: Word) -> str:
 def _inner(words: Sequence[Word]) -> Sequence[Word] | None:
     """The command that a wrapper runs; None when this is no wrapper."""
     name = _base(words[0])
+    if name == "find":
+        texts = [word.text for word in words]
+        position = next((i for i, text in enumerate(texts) if text in FIND_RUNS), len(words))
+        return words[position + 1 :] or None
     if name not in WRAPPERS:
         return None
     position, own = 1, WRAPPER_OPERANDS.get(name, 0)
@@ -123,8 +131,8 @@ def _inner(words: Sequence[Word]) -> Sequence[Word] | None:
             position += 1
             break
         if text.startswith("-") and text != "-":
-            takes_next = text[-1] in WRAPPERS[name] and not text.startswith("--")
-            position += 2 if takes_next and (len(text) == 2) else 1
+            is_short = len(text) == 2 and text[1] in WRAPPERS[name]
+            position += 2 if is_short or text in WRAPPER_LONG else 1
         elif is_setting(text) and name in ("env", "sudo", "doas"):
             position += 1
         elif own:
@@ -136,12 +144,23 @@ def _inner(words: Sequence[Word]) -> Sequence[Word] | None:
 
 
 def _scripts(words: Sequence[Word]) -> list[str]:
-    """The command texts that a shell is given: after -c, or all words of eval."""
-    if _base(words[0]) == "eval":
-        return [" ".join(word.text for word in words[1:])]
-    for position, word in enumerate(words[1:], start=1):
-        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text):
-            return [following.text for following in words[position + 1 : position + 2]]
+    """The command texts among the words: behind `-c` of a shell or its like, of eval and trap."""
+    name, rest = _base(words[0]), [word.text for word in words[1:]]
+    if name == "eval":
+        return [" ".join(rest)]
+    if name == "trap":
+        return rest[:1]
+    if name == "env":
+        return [text for before, text in pairwise(rest) if before in ("-S", "--split-string")]
+    if name not in SHELLS | RUN_TEXT:
+        return []
+    position = next((i for i, text in enumerate(rest) if _OPTION_C.fullmatch(text)), len(rest))
+    following = iter(rest[position + 1 :])
+    for text in following:
+        if text in ("-o", "-O", "+o", "+O"):
+            next(following, None)
+        elif not text.startswith(("-", "+")):
+            return [text]
     return []
 
 

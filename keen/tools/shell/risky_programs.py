@@ -54,6 +54,9 @@ NEVER: Final[dict[str, str]] = {
 """Program -> the end of the sentence "NAME …"."""
 
 SOURCES: Final = frozenset({"source", "."})
+RUN_TEXT: Final = frozenset({"su", "script", "flock", "runuser"})
+"""Beside shells: with `-c` they run a text."""
+FIND_RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 SHELLS: Final = frozenset({
     "sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "ash", "csh", "tcsh", "rbash", "pwsh",
 })  # fmt: skip
@@ -99,10 +102,22 @@ WRAPPERS: Final[dict[str, str]] = {
     "busybox": "",
     "toybox": "",
     "flock": "wE",
+    "coproc": "",
+    "unshare": "SGR",
+    "chroot": "",
+    "parallel": "jSNLnI",
 }
 """Programs that run the command in their arguments -> their short options that take a value."""
 
-WRAPPER_OPERANDS: Final = {"timeout": 1, "gtimeout": 1, "taskset": 1, "chrt": 1, "flock": 1}
+WRAPPER_LONG: Final = frozenset({
+    "--adjustment", "--chdir", "--class", "--classdata", "--error", "--group", "--host", "--input",
+    "--kill-after", "--max-args", "--output", "--signal", "--unset", "--user",
+})  # fmt: skip
+"""Long options of wrappers whose value is the next word, where it is not behind a `=`."""
+
+WRAPPER_OPERANDS: Final = {
+    "timeout": 1, "gtimeout": 1, "taskset": 1, "chrt": 1, "flock": 1, "chroot": 1,
+}  # fmt: skip
 """Words of their own that stand before the command."""
 
 DANGEROUS_OPTIONS: Final[dict[str, tuple[str, ...]]] = {

@@ -322,6 +322,8 @@ def _pieces(node: Node) -> list[Word]:
             return [Word(_home(_source(node)), is_dynamic=True)]
         case "brace_expression":
             return [Word(_source(node), has_brace=True)]
+        case "ansi_c_string" | "translated_string":
+            return [Word(_source(node)[2:-1], is_dynamic=True)]
         case _:
             return [Word(_source(node), is_dynamic=True)]
 
