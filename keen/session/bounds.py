@@ -7,6 +7,7 @@ import math
 from typing import Final
 
 from keen.core.messages import Json, JsonObject
+from keen.core.unicode import writable
 from keen.secrets import masked
 
 FIELD_BYTES: Final = 4_096
@@ -21,13 +22,8 @@ _MARK: Final = "\n[… {} bytes left out …]\n"
 
 
 def clean(text: str) -> str:
-    """The text without known keys, split surrogate pairs joined, lone ones replaced by U+FFFD."""
-    text = masked(text)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    """The text without known keys, writable as UTF-8."""
+    return writable(masked(text))
 
 
 def bounded(text: str, limit: int = FIELD_BYTES) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from typing import Final, TypeVar
 
 from keen.core.events import (
@@ -273,10 +274,5 @@ def _unstarted(history: History, segments: Segments) -> tuple[ToolCall, ...]:
 
 
 def _difference(whole: Usage, part: Usage) -> Usage:
-    return Usage(
-        max(0, whole.input_tokens - part.input_tokens),
-        max(0, whole.cached_tokens - part.cached_tokens),
-        max(0, whole.cache_write_tokens - part.cache_write_tokens),
-        max(0, whole.output_tokens - part.output_tokens),
-        max(0, whole.reasoning_tokens - part.reasoning_tokens),
-    )
+    """What of `whole` is not in `part`, never less than nothing."""
+    return Usage(*(max(0, count) for count in astuple(whole - part)))

@@ -154,11 +154,6 @@ class SessionLog:
         return self.path.stem
 
     @property
-    def is_locked(self) -> bool:
-        """False where the file system cannot lock: a second writer would not be noticed."""
-        return self._lock is not None and self._lock.is_real
-
-    @property
     def reason(self) -> str | None:
         if self._reason is not None and self.lost:
             return f"{self._reason} {self.lost} records were given up: too much to keep."

@@ -87,7 +87,7 @@ _Piece: TypeAlias = User | _Said | _Called
 def conversation(records: Iterable[Record]) -> History:
     """What the model is to remember of a session."""
     records = settled(records)
-    return _rebuilt(piece for record in _in_force(records) for piece in _pieces(record))
+    return _Fold().rebuilt(piece for record in _in_force(records) for piece in _pieces(record))
 
 
 def remembered(history: History, start: int) -> History:
@@ -100,10 +100,7 @@ def remembered(history: History, start: int) -> History:
         start -= 1  # a neighbour of the same role is merged with what follows
     fold = _Fold(sum(len(tool_calls(m)) for m in history[:start] if isinstance(m, Assistant)))
     fold.messages.extend(history[:start])
-    for piece in _pieces_of(history[start:]):
-        fold.add(piece)
-    fold.flush()
-    return tuple(fold.messages)
+    return fold.rebuilt(_pieces_of(history[start:]))
 
 
 def kept_messages(replacement: History) -> tuple[KeptMessage, ...]:
@@ -318,11 +315,18 @@ def _called(calls: Sequence[ToolCall], results: Mapping[str, ToolResult]) -> Ite
 class _Fold:
     """Builds a valid history: roles alternate, every call has its result, nothing is empty."""
 
-    number: int
+    number: int = 0
     """Calls before this history, whose ids are taken."""
     messages: list[Message] = field(default_factory=list[Message])
     said: list[_Said] = field(default_factory=list[_Said])
     called: list[_Called] = field(default_factory=list[_Called])
+
+    def rebuilt(self, pieces: Iterable[_Piece]) -> History:
+        """The history with these pieces behind what it has."""
+        for piece in pieces:
+            self.add(piece)
+        self.flush()
+        return tuple(self.messages)
 
     def add(self, piece: _Piece) -> None:
         match piece:
@@ -373,11 +377,3 @@ class _Fold:
             )
         else:
             self.messages.append(user)
-
-
-def _rebuilt(pieces: Iterable[_Piece], number: int = 0) -> History:
-    fold = _Fold(number)
-    for piece in pieces:
-        fold.add(piece)
-    fold.flush()
-    return tuple(fold.messages)

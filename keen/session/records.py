@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, WithJsonSchema
 
 from keen.core.messages import Checkpoint, Image, Usage, User
+from keen.core.unicode import writable
 from keen.session.bounds import clean
 
 VERSION: Final = 1
@@ -325,7 +326,4 @@ def encoded(record: Record) -> bytes:
         "payload": record.payload.model_dump(mode="python"),
     }
     text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    try:
-        return text.encode() + b"\n"
-    except UnicodeEncodeError:  # the name of a file or a directory that is not UTF-8
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode() + b"\n"
+    return writable(text).encode() + b"\n"

@@ -20,6 +20,7 @@ from keen.core.messages import (
     ToolCall,
     Usage,
 )
+from keen.wire._claude import REFUSED_LINE
 from keen.wire._json import as_index, as_string, call_input
 from keen.wire._overflow import classified
 from keen.wire.base import Delta, Reply
@@ -30,7 +31,6 @@ _FINISHES: Final[dict[str, Finish]] = {
     "refusal": "refused",
     "model_context_window_exceeded": "overflow",
 }
-_REFUSED_LINE: Final = "The provider declined to answer this request."
 
 
 @dataclass
@@ -152,7 +152,7 @@ class Decoder:
         is_empty = not any(block.kind == "text" and block.text() for _, block in self.blocks)
         if self._finish() != "refused" or not is_empty:
             return ()
-        return self._grown(self._new(None, "text"), _REFUSED_LINE)
+        return self._grown(self._new(None, "text"), REFUSED_LINE)
 
     def _finish(self) -> Finish:
         return _FINISHES.get(self.stop_reason, "stop")

@@ -22,6 +22,7 @@ from keen.core.messages import (
     ToolCall,
     Usage,
 )
+from keen.wire._claude import REFUSED_LINE
 from keen.wire._json import as_count, as_index, as_string, call_input
 from keen.wire.base import Delta, Reply
 
@@ -33,7 +34,6 @@ _FINISHES: Final[dict[str, Finish]] = {
     "model_context_window_exceeded": "overflow",
 }
 _MALFORMED: Final = frozenset({"malformed_model_output", "malformed_tool_use"})
-_REFUSED_LINE: Final = "The provider declined to answer this request."
 
 
 @dataclass
@@ -134,8 +134,8 @@ class Decoder:
         is_empty = not any(block.kind == "text" and block.text() for _, block in self.blocks)
         if self._finish() != "refused" or not is_empty:
             return ()
-        self._open(None, "text", is_new=True).pieces.append(_REFUSED_LINE)
-        return (TextDelta(_REFUSED_LINE),)
+        self._open(None, "text", is_new=True).pieces.append(REFUSED_LINE)
+        return (TextDelta(REFUSED_LINE),)
 
     def _finish(self) -> Finish:
         return _FINISHES.get(self.stop_reason, "stop")

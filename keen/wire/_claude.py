@@ -13,6 +13,8 @@ from keen.core.models import Effort, ModelSpec
 _NEW_NAME: Final = re.compile(
     r"claude-(opus|sonnet|haiku|fable|mythos)-(?:(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)|preview)"
 )
+REFUSED_LINE: Final = "The provider declined to answer this request."
+"""Shown where a refusal comes without a word."""
 _LEAST_BUDGET: Final = 1_024
 """The smallest thinking budget the API takes."""
 _BUDGETS: Final[Mapping[Effort, int]] = {

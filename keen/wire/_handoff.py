@@ -37,27 +37,15 @@ def sendable_name(name: str) -> str:
     return _REFUSED.sub("_", name)[:_LONGEST] or "unnamed"
 
 
-def handed_off(
-    messages: History, *, provider: str, dialect: str, model: str, drop_natives: bool = False
-) -> History:
-    """The history as this provider, dialect and model may see it; pairs calls and results.
+@dataclass(slots=True)
+class HandOff:
+    """Hands off what one wire sends; of a history that grew, only what is new is looked at.
 
     Afterwards a `native` is this wire's own and may be spliced in; every answer has text or calls;
     each answer with calls is followed by its `Results`, one a call, in call order, and there are
-    no other `Results`; each call has a name that strict servers take. An earlier message is never
-    rewritten because of a later one, except that an answer's results move to it. A message that
-    needs no change is returned as it is.
+    no other `Results`. An earlier message is never rewritten because of a later one, except that
+    an answer's results move to it. A message that needs no change is returned as it is.
     """
-    owner = None if drop_natives else (provider, dialect, model)
-    kept: list[Message] = []
-    _hand_off(messages, owner, _Ids(), kept)
-    _rewritten.sweep()
-    return tuple(kept)
-
-
-@dataclass(slots=True)
-class HandOff:
-    """Hands off what one wire sends; of a history that grew, only what is new is looked at."""
 
     _owner: tuple[str, str, str] = ("", "", "")
     _messages: History = ()
@@ -67,7 +55,7 @@ class HandOff:
     """No call of `_messages` waits for its result."""
 
     def of(self, messages: History, *, provider: str, dialect: str, model: str) -> History:
-        """What `handed_off` makes of these messages."""
+        """The history as this provider, dialect and model may see it."""
         owner = (provider, dialect, model)
         known = len(self._messages)
         goes_on = self._is_settled and owner == self._owner and messages[:known] == self._messages
@@ -81,7 +69,7 @@ class HandOff:
 
 
 def _hand_off(
-    messages: History, owner: tuple[str, str, str] | None, ids: _Ids, kept: list[Message]
+    messages: History, owner: tuple[str, str, str], ids: _Ids, kept: list[Message]
 ) -> bool:
     """Append the messages as they are sent to `kept`; True when no call among them is open."""
     answered = _answered(messages)
@@ -149,7 +137,7 @@ class _Ids:
 def _answer(
     message: Assistant,
     answered: _Answered | None,
-    owner: tuple[str, str, str] | None,
+    owner: tuple[str, str, str],
     ids: _Ids,
 ) -> tuple[Message, ...]:
     """The answer as it is sent and, where it has calls, its results; nothing if it is empty."""
@@ -168,9 +156,7 @@ def _answer(
     return (sent, _paired(message, calls, new_ids, answered))
 
 
-def _is_own(
-    message: Assistant, calls: tuple[ToolCall, ...], owner: tuple[str, str, str] | None
-) -> bool:
+def _is_own(message: Assistant, calls: tuple[ToolCall, ...], owner: tuple[str, str, str]) -> bool:
     """True when the native may go back: ours, with something in it, its calls told apart."""
     native = message.native
     if native is None or (native.provider, native.dialect, native.model) != owner:

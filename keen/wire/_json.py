@@ -7,6 +7,7 @@ import math
 from typing import Final, NoReturn, cast
 
 from keen.core.messages import Json, JsonObject
+from keen.core.unicode import writable
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -78,29 +79,18 @@ def as_index(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def clean(text: str) -> str:
-    """`text` without lone surrogates, which no UTF-8 request can carry."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
 def cleaned(fields: JsonObject) -> JsonObject:
     """`fields` without lone surrogates, at any depth."""
-    return {clean(key): _without_surrogates(item) for key, item in fields.items()}
+    return {writable(key): _without_surrogates(item) for key, item in fields.items()}
 
 
 def _without_surrogates(value: Json) -> Json:
     match value:
         case str():
-            return clean(value)
+            return writable(value)
         case list():
             return [_without_surrogates(item) for item in value]
         case dict():
-            return {clean(key): _without_surrogates(item) for key, item in value.items()}
+            return {writable(key): _without_surrogates(item) for key, item in value.items()}
         case _:
             return value

@@ -27,11 +27,12 @@ from keen.core.messages import (
     User,
 )
 from keen.core.models import ModelSpec
+from keen.core.unicode import writable
 from keen.wire import _claude
 from keen.wire._anthropic import DIALECT, Decoder
 from keen.wire._handoff import NO_IMAGES
 from keen.wire._history import EncodedHistory
-from keen.wire._json import clean, cleaned
+from keen.wire._json import cleaned
 from keen.wire._overflow import classified, retry_after
 from keen.wire._quirks import allows, without
 from keen.wire._sdk import import_connection, loaded
@@ -81,7 +82,7 @@ class AnthropicWire:
             "stream": True,
         }
         body |= {k: v for k, v in thinking.items() if allows(self.endpoint.quirks, k)}
-        if system := clean(request.system).strip():
+        if system := writable(request.system).strip():
             body["system"] = [_marked({"type": "text", "text": system}, caches)]
         if request.tools:
             tools = [_tool(tool) for tool in request.tools]
@@ -189,13 +190,13 @@ def _message(message: Message, images: bool) -> tuple[JsonObject, ...]:
 
 
 def _user(message: User, images: bool) -> list[JsonObject]:
-    text = clean(message.text)
+    text = writable(message.text)
     blocks: list[JsonObject] = [{"type": "text", "text": text}] if text.strip() else []
     return [*blocks, *(_image(image, images) for image in message.images)]
 
 
 def _result(result: ToolResult, images: bool) -> JsonObject:
-    output = clean(result.output)
+    output = writable(result.output)
     if not output.strip():
         output = "(no output)"  # a blank text is refused, and an error without content
     content: list[Json] = [{"type": "text", "text": output}]
@@ -236,7 +237,7 @@ def _answer(message: Assistant) -> Iterator[JsonObject]:
     for part in message.parts:
         match part:
             case Text(text) if text.strip():
-                yield {"type": "text", "text": clean(text)}
+                yield {"type": "text", "text": writable(text)}
             case ToolCall():
                 call_input = cleaned(part.input)
                 yield {"type": "tool_use", "id": part.id, "name": part.name, "input": call_input}

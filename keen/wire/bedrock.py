@@ -30,11 +30,12 @@ from keen.core.messages import (
     User,
 )
 from keen.core.models import ModelSpec
+from keen.core.unicode import writable
 from keen.wire import _claude
 from keen.wire._bedrock import DIALECT, Decoder, with_bytes, without_bytes
 from keen.wire._handoff import NO_IMAGES
 from keen.wire._history import EncodedHistory
-from keen.wire._json import clean, cleaned
+from keen.wire._json import cleaned
 from keen.wire._overflow import MAX_MESSAGE, classified, retry_after
 from keen.wire._pump import pump
 from keen.wire._quirks import allows, wants, without
@@ -81,7 +82,7 @@ class BedrockWire:
         if family.is_claude and (fields := self._thinking(request, messages)):
             body["additionalModelRequestFields"] = fields
         caches = self._caches(family)
-        if system := clean(request.system).strip():
+        if system := writable(request.system).strip():
             body["system"] = [{"text": system}, *([_CACHE_POINT] if caches else [])]
         if tools := _tools(request.tools, messages):
             caches_tools = caches and family.is_claude and bool(request.tools)
@@ -292,13 +293,13 @@ def _message(message: Message, says_status: bool, images: bool) -> tuple[JsonObj
 
 
 def _user(message: User, images: bool) -> list[JsonObject]:
-    text = clean(message.text)
+    text = writable(message.text)
     blocks: list[JsonObject] = [{"text": text}] if text.strip() else []
     return [*blocks, *(_image(image, images) for image in message.images)]
 
 
 def _result(result: ToolResult, says_status: bool, images: bool) -> JsonObject:
-    output = clean(result.output)
+    output = writable(result.output)
     if not output.strip():
         output = "(no output)"  # a blank text block is refused, and so is an empty list
     content: list[Json] = [{"text": output}, *(_image(image, images) for image in result.images)]
@@ -333,7 +334,7 @@ def _answer(message: Assistant) -> Iterator[JsonObject]:
     for part in message.parts:
         match part:
             case Text(text) if text.strip():
-                yield {"text": clean(text)}
+                yield {"text": writable(text)}
             case ToolCall():
                 use: JsonObject = {"toolUseId": part.id, "name": part.name}
                 use["input"] = cleaned(part.input)

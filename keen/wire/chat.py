@@ -27,10 +27,10 @@ from keen.core.messages import (
     visible_text,
 )
 from keen.core.models import ModelSpec
+from keen.core.unicode import writable
 from keen.wire._chat import DIALECT, REPLAYED, Decoder, native_call
 from keen.wire._handoff import NO_IMAGES
 from keen.wire._history import EncodedHistory, apart
-from keen.wire._json import clean
 from keen.wire._openai import Connection, asked_output, authorized
 from keen.wire._quirks import allows, wants, without
 from keen.wire._sse import json_events
@@ -65,7 +65,7 @@ class ChatWire:
 
     def encode(self, request: Request) -> Body:
         quirks, images = self.endpoint.quirks, request.model.images
-        system = clean(request.system)
+        system = writable(request.system)
         messages: list[JsonObject] = [{"role": "system", "content": system}] if system else []
         messages += self._history.items(
             request,
@@ -177,10 +177,11 @@ def _messages(message: Message, quirks: frozenset[str], images: bool) -> Iterato
 
 def _answer(message: Assistant) -> JsonObject:
     """An answer of another model's, or an older one, from its parts."""
-    item: JsonObject = {"role": "assistant", "content": clean(visible_text(message)) or None}
+    item: JsonObject = {"role": "assistant", "content": writable(visible_text(message)) or None}
     if calls := tool_calls(message):
         item["tool_calls"] = [
-            native_call(call, clean(json.dumps(call.input, ensure_ascii=False))) for call in calls
+            native_call(call, writable(json.dumps(call.input, ensure_ascii=False)))
+            for call in calls
         ]
     return item
 
@@ -205,7 +206,7 @@ def _results(message: Results, quirks: frozenset[str], images: bool) -> Iterator
         yield {
             "role": "tool",
             "tool_call_id": _call_id(result.call_id, quirks),
-            "content": clean(result.output),
+            "content": writable(result.output),
         }
         if result.images:
             shown.append({"type": "text", "text": f"Images of the result of {result.name}:"})
@@ -223,8 +224,8 @@ def _call_id(call_id: str, quirks: frozenset[str]) -> str:
 
 def _content(text: str, pictures: tuple[Image, ...], images: bool) -> Json:
     if not pictures:
-        return clean(text)
-    parts: list[Json] = [{"type": "text", "text": clean(text)}] if text else []
+        return writable(text)
+    parts: list[Json] = [{"type": "text", "text": writable(text)}] if text else []
     parts += (_image(picture, images) for picture in pictures)
     return parts
 

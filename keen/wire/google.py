@@ -28,11 +28,12 @@ from keen.core.messages import (
     User,
 )
 from keen.core.models import ModelSpec
+from keen.core.unicode import writable
 from keen.wire import _gemini
 from keen.wire._google import DIALECT, Decoder
 from keen.wire._handoff import NO_IMAGES
 from keen.wire._history import EncodedHistory
-from keen.wire._json import clean, cleaned
+from keen.wire._json import cleaned
 from keen.wire._quirks import allows, without
 from keen.wire._sdk import import_connection, loaded
 from keen.wire._sse import json_events
@@ -82,7 +83,7 @@ class GoogleWire:
         ):
             generation["thinkingConfig"] = thinking
         body: JsonObject = {"model": model_id, "generationConfig": generation}
-        if system := clean(request.system).strip():
+        if system := writable(request.system).strip():
             body["systemInstruction"] = {"parts": [{"text": system}]}
         if request.tools:
             body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
@@ -184,7 +185,7 @@ def _message(message: Message, signs: bool, images: bool) -> tuple[JsonObject, .
 
 
 def _user(message: User, images: bool) -> list[JsonObject]:
-    text = clean(message.text)
+    text = writable(message.text)
     parts: list[JsonObject] = [{"text": text}] if text.strip() else []
     return [*parts, *(_image(image, images) for image in message.images)]
 
@@ -201,7 +202,7 @@ def _results(message: Results, images: bool) -> list[JsonObject]:
 
 def _response(result: ToolResult) -> JsonObject:
     key = "error" if result.is_error else "output"
-    response: JsonObject = {"name": result.name, "response": {key: clean(result.output)}}
+    response: JsonObject = {"name": result.name, "response": {key: writable(result.output)}}
     if not _INVENTED.fullmatch(result.call_id):
         response["id"] = result.call_id
     return {"functionResponse": response}
@@ -225,7 +226,7 @@ def _answer(message: Assistant, signs: bool) -> Iterator[JsonObject]:
     for part in message.parts:
         match part:
             case Text(text) if text.strip():
-                yield {"text": clean(text)}
+                yield {"text": writable(text)}
             case ToolCall():
                 call: JsonObject = {"name": part.name, "args": cleaned(part.input)}
                 if not _INVENTED.fullmatch(part.id):

@@ -27,9 +27,10 @@ from keen.core.messages import (
     User,
 )
 from keen.core.models import ModelSpec
+from keen.core.unicode import writable
 from keen.wire._handoff import NO_IMAGES
 from keen.wire._history import EncodedHistory
-from keen.wire._json import as_string, clean
+from keen.wire._json import as_string
 from keen.wire._openai import Connection, asked_output, authorized
 from keen.wire._overflow import classified
 from keen.wire._quirks import allows, without
@@ -88,7 +89,7 @@ def encode(request: Request, endpoint: Endpoint, history: EncodedHistory, *, dia
         variant=images,
     )
     body: JsonObject = {"model": request.model.id, "stream": True}
-    if system := clean(request.system):
+    if system := writable(request.system):
         body["instructions"] = system
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
@@ -199,7 +200,7 @@ def _answer(message: Assistant, dialect: str) -> Iterator[JsonObject]:
                     "type": "function_call",
                     "call_id": part.id,
                     "name": part.name,
-                    "arguments": clean(json.dumps(part.input, ensure_ascii=False)),
+                    "arguments": writable(json.dumps(part.input, ensure_ascii=False)),
                 }
             case Reasoning():
                 continue
@@ -207,7 +208,7 @@ def _answer(message: Assistant, dialect: str) -> Iterator[JsonObject]:
 
 
 def _said(texts: list[str], dialect: str) -> Iterator[JsonObject]:
-    text = clean("".join(texts))
+    text = writable("".join(texts))
     if not text:
         return
     # A bare string passes every compatible server's schema; output_text wants an id in some.
@@ -218,7 +219,7 @@ def _said(texts: list[str], dialect: str) -> Iterator[JsonObject]:
 
 def _content(text: str, pictures: tuple[Image, ...], images: bool) -> Json:
     """Text and images as content parts."""
-    parts: list[Json] = [{"type": "input_text", "text": clean(text)}] if text else []
+    parts: list[Json] = [{"type": "input_text", "text": writable(text)}] if text else []
     line: Json = {"type": "input_text", "text": NO_IMAGES}
     parts.extend(_image(picture) if images else line for picture in pictures)
     return parts or [{"type": "input_text", "text": ""}]
@@ -226,7 +227,7 @@ def _content(text: str, pictures: tuple[Image, ...], images: bool) -> Json:
 
 def _output(result: ToolResult, images: bool) -> Json:
     if not result.images:
-        return clean(result.output)
+        return writable(result.output)
     return _content(result.output, result.images, images)
 
 

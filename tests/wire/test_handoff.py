@@ -25,15 +25,13 @@ from keen.core.messages import (
     visible_text,
 )
 from keen.wire._encoded import Encoded
-from keen.wire._handoff import HandOff, handed_off
+from keen.wire._handoff import HandOff
 
 OWN = Native("house", "responses", "m1", ({"type": "message"},))
 
 
-def sent(messages: History, *, drop_natives: bool = False) -> History:
-    return handed_off(
-        messages, provider="house", dialect="responses", model="m1", drop_natives=drop_natives
-    )
+def sent(messages: History, *, model: str = "m1") -> History:
+    return HandOff().of(messages, provider="house", dialect="responses", model=model)
 
 
 def call(call_id: str, malformed: str = "") -> ToolCall:
@@ -64,12 +62,6 @@ def test_natives_of_another_provider_dialect_or_model_are_dropped_with_their_rea
         answer = Assistant((Reasoning("hm"), Text("so")), foreign, interrupted=True)
 
         assert sent((User("hi"), answer))[1] == Assistant((Text("so"),), interrupted=True)
-
-
-def test_dropping_natives_drops_ones_own_too() -> None:
-    history: History = (User("hi"), Assistant((Reasoning("hm"), Text("so")), OWN))
-
-    assert sent(history, drop_natives=True)[1] == Assistant((Text("so"),))
 
 
 def test_reasoning_becomes_text_only_where_the_answer_would_be_empty() -> None:
@@ -236,14 +228,13 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         lambda results: Results(tuple(results))
     ),
 )
+MODELS = st.sampled_from(["m1", "another"])
 HISTORIES: st.SearchStrategy[History] = st.lists(MESSAGES, max_size=12).map(tuple)
 
 
-@given(HISTORIES, st.booleans())
-def test_every_call_has_its_result_and_every_result_its_call(
-    history: History, drop_natives: bool
-) -> None:
-    after = sent(history, drop_natives=drop_natives)
+@given(HISTORIES, MODELS)
+def test_every_call_has_its_result_and_every_result_its_call(history: History, model: str) -> None:
+    after = sent(history, model=model)
 
     assert [m for m in after if isinstance(m, User)] == [m for m in history if isinstance(m, User)]
     seen: set[str] = set()
@@ -264,7 +255,7 @@ def test_every_call_has_its_result_and_every_result_its_call(
             assert not any(isinstance(part, Reasoning) for part in message.parts)
         else:
             assert message.native is OWN
-            assert not drop_natives
+            assert model == "m1"
         assert len(set(ids)) == len(ids)
         seen |= set(ids)
         if calls:
@@ -273,12 +264,12 @@ def test_every_call_has_its_result_and_every_result_its_call(
             assert [r.name for r in following.results] == [c.name for c in calls]
 
 
-@given(HISTORIES, st.booleans())
-def test_handing_off_twice_or_again_changes_nothing(history: History, drop_natives: bool) -> None:
-    once = sent(history, drop_natives=drop_natives)
+@given(HISTORIES, MODELS)
+def test_handing_off_twice_or_again_changes_nothing(history: History, model: str) -> None:
+    once = sent(history, model=model)
 
-    again = sent(history, drop_natives=drop_natives)
-    twice = sent(once, drop_natives=drop_natives)
+    again = sent(history, model=model)
+    twice = sent(once, model=model)
 
     assert len(again) == len(once) == len(twice)
     assert all(a is b for a, b in zip(once, again, strict=True))
@@ -309,4 +300,4 @@ def test_a_history_that_grows_is_handed_off_as_if_it_had_come_at_once(
     replaced = steady.of(other, provider="house", dialect="responses", model="m1")
     assert replaced == sent(other)
     elsewhere = steady.of(other, provider="house", dialect="responses", model="m2")
-    assert elsewhere == handed_off(other, provider="house", dialect="responses", model="m2")
+    assert elsewhere == sent(other, model="m2")
