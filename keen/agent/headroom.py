@@ -51,6 +51,8 @@ class Headroom:
     async def recover(self, refusal: ContextOverflow, emit: Emit) -> None:
         """Learn from a refusal for size and make room. Raises: `refusal`, with advice."""
         self.dialogue.sampler.learn_from(refusal, self.dialogue.request)
+        if self._possible_compactor() is None:
+            raise self.advised(refusal) from refusal  # nothing is sent again: what was said stands
         await emit(Rewound("overflow", 2, 0.0, str(refusal)))
         await self.force(refusal, emit)
 

@@ -94,10 +94,11 @@ class Turn:
     async def _rounds(self, emit: Emit) -> Stop:
         """Answers and their tools, until an answer calls nothing or a limit is reached."""
         while True:
-            spent = self.dialogue.sampler.spent
-            if self.limits and (stop := self.limits.reached(self.answers, spent)):
+            if stop := self._reached():
                 return stop
             reply = await self._step(emit)
+            if isinstance(reply, str):
+                return reply
             self.answers += 1
             match reply.finish:
                 case "length" | "refused" as stop:
@@ -112,13 +113,26 @@ class Turn:
                     if not await self._goes_on_after(reply.message, emit):
                         return "done"
 
-    async def _step(self, emit: Emit) -> Reply:
-        """One answer. Room is made before its request and, once, after a refusal for size."""
+    def _reached(self) -> Stop | None:
+        """The limit that forbids another request, or None."""
+        if self.limits is None:
+            return None
+        return self.limits.reached(self.answers, self.dialogue.sampler.spent)
+
+    async def _step(self, emit: Emit) -> Reply | Stop:
+        """One answer. Room is made before its request and, once, after a refusal for size.
+
+        A compaction may spend what was left of a limit: then no request follows it.
+        """
         await self.headroom.ensure(emit)
+        if stop := self._reached():
+            return stop
         try:
             reply = await self._sample(emit)
         except ContextOverflow as refusal:
             await self.headroom.recover(refusal, emit)
+            if stop := self._reached():
+                return stop
             reply = await self._sample_again(emit)
         if reply.usage is not None:
             effective = self.dialogue.sampler.budget.effective

@@ -37,6 +37,7 @@ from keen.core.events import (
     TurnFinished,
 )
 from keen.core.messages import Assistant, History, Image, Results, User
+from keen.engine import RunLimits
 from tests.agent.playing import SYSTEM, FakeTool, a_conversation, names, play, small
 from tests.fakes.dialects import Dialect, dialect_named
 from tests.fakes.script import Recorded, Scripted
@@ -349,6 +350,22 @@ async def test_an_overflow_inside_a_stream_voids_the_text_before_it(
     after = seen[seen.index(only(seen, Rewound)) :]
     assert "".join(e.text for e in of_kind(after, TextDelta)) == "done"
     assert "partial words" not in repr(turn.history)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_compaction_that_spends_the_rest_of_a_limit_ends_the_turn(
+    refused: bool, dialect: Dialect, tmp_path: Path
+) -> None:
+    first = dialect.calls("read_file", path="a") if refused else calls_big(dialect)
+    refusal = (dialect.overflow(),) if refused else ()
+    async with FakeProvider(first, *refusal, dialect.says(SUMMARY)) as provider:
+        conversation = (roomy if refused else tight)(dialect, provider, tmp_path)
+        spent = 128 if refused else 1  # the call's answer alone is below it
+        seen = await play(conversation.turn(User(TASK), RunLimits(tokens=spent)))
+
+    assert only(seen, TurnFinished).stop == "budget"
+    assert of_kind(seen, CompactionApplied)
+    assert len(provider.requests) == 2 + len(refusal)
 
 
 async def test_a_second_overflow_of_the_same_request_ends_the_turn(

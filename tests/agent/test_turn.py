@@ -329,6 +329,19 @@ async def test_an_overflow_with_nothing_to_summarise_fails_at_once(
     assert len(provider.requests) == 1
 
 
+async def test_words_before_an_overflow_that_nothing_can_mend_stand(
+    dialect: Dialect, tmp_path: Path
+) -> None:
+    async with FakeProvider(dialect.overflow_in_stream("I had begun")) as provider:
+        turn = a_turn(dialect, provider, tmp_path)
+        seen = await play(turn)
+
+    assert isinstance(failure(seen), ContextOverflow)
+    assert text_of(seen) == "I had begun"
+    assert "Rewound" not in names(seen)  # nothing is sent again
+    assert "I had begun" in repr(turn.history)
+
+
 async def test_cancelling_a_streaming_turn_keeps_what_the_person_saw(
     dialect: Dialect, tmp_path: Path
 ) -> None:
