@@ -13,6 +13,7 @@ from tests.fakes.dialects import Dialect
 from tests.fakes.server import FakeProvider
 
 Start = Callable[..., Terminal]
+F2, F8 = "\x1bOQ", "\x1b[19~"
 
 
 async def one_turn(terminal: Terminal, text: str, answer: str) -> None:
@@ -131,3 +132,43 @@ async def test_another_model_goes_on_with_the_same_session(
         (log,) = (home / "keen" / "sessions").rglob("*.jsonl")
         assert "model_changed" in log.read_text()
         assert "Fine." in terminal.text
+
+
+async def test_the_picker_renames_the_open_session_and_will_not_delete_it(
+    keen: Start, chat: Dialect
+) -> None:
+    async with FakeProvider(chat.says("Hello.")) as provider, keen(provider) as terminal:
+        await terminal.ready()
+        await terminal.say("greet me")
+        await terminal.until("✔ ")
+        await terminal.say("/sessions")
+        await terminal.until("this one")
+
+        terminal.type(F2)
+        await terminal.until("New name for “greet me”")
+        terminal.type("greetings\r")
+        await terminal.until("greetings")
+        await terminal.until("this one")
+        terminal.type(F8)
+
+        await terminal.until("This session is open here")
+        assert "Delete “" not in terminal.text
+
+
+async def test_what_hinders_the_picker_is_told_where_it_is_seen(keen: Start, chat: Dialect) -> None:
+    async with FakeProvider(chat.says("Hello.")) as provider, keen(provider) as other:
+        await other.ready()
+        await other.say("greet me")
+        await other.until("✔ ")
+        async with keen(provider) as terminal:
+            await terminal.ready()
+            await terminal.say("/sessions")
+            await terminal.until("in use")
+
+            terminal.type(F2)
+            await terminal.until("New name for")
+            terminal.type("mine now\r")
+
+            await terminal.gone("New name for")
+            await terminal.until(lambda: "another" in terminal.text or "in use by" in terminal.text)
+            assert "mine now" not in terminal.text

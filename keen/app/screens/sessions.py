@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from keen import sanitize
-from keen.app.blocks import Block, Words
+from keen.app.blocks import Block, Words, cropped
 from keen.app.desk import SessionRow, Wanted
 from keen.app.screens.opening import Opening
 from keen.app.screens.sheet import LineSheet, ListSheet, Row
@@ -26,9 +26,10 @@ class _Picker:
     def __init__(self, screen: Opening, rows: Sequence[SessionRow]) -> None:
         self._screen = screen
         self._everywhere = False
+        self._titles: dict[str, str] = {}
         self.sheet = ListSheet(
             "Sessions",
-            list(map(_row, rows)),
+            self._rows(rows),
             screen.look,
             hint=_HINT,
             preview=self._preview,
@@ -56,9 +57,29 @@ class _Picker:
         except KeenError as error:
             return [Words(sanitize.block(str(error)), "warning")]
 
+    @property
+    def _present(self) -> str:
+        """The session that is open here."""
+        engine = self._screen.engine
+        return (engine.session_id or "") if engine is not None else ""
+
+    def _rows(self, rows: Sequence[SessionRow]) -> list[Row]:
+        self._titles = {row.id: _short(row.title) for row in rows}
+        return [_row(row, is_present=row.id == self._present) for row in rows]
+
     async def _reload(self) -> None:
         rows = await self._screen.desk.sessions(everywhere=self._everywhere)
-        self.sheet.replace(list(map(_row, rows)))
+        self.sheet.replace(self._rows(rows))
+
+    async def _told(self, work: Awaitable[None]) -> None:
+        """Do it and show the list anew; what hinders it is told where it is seen."""
+        try:
+            await work
+        except KeenError as error:
+            self.sheet.tell(sanitize.block(str(error)))
+        else:
+            self.sheet.tell(_HINT)
+            await self._reload()
 
     def _toggle(self) -> None:
         self._everywhere = not self._everywhere
@@ -67,41 +88,53 @@ class _Picker:
     def _rename(self, session_id: str) -> None:
         def named(name: str | None) -> None:
             if name and name.strip():
-                self._screen.run_quietly(self._renamed(session_id, name.strip()), "sessions")
+                work = self._renamed(session_id, name.strip())
+                self._screen.run_quietly(self._told(work), "sessions")
 
-        sheet = LineSheet("New name", self._screen.look, hint="Enter renames · Esc closes")
+        title = f"New name for “{self._titles.get(session_id, '')}”"
+        sheet = LineSheet(title, self._screen.look, hint="Enter renames · Esc closes")
         self._screen.host.push_screen(sheet, named)
 
     async def _renamed(self, session_id: str, name: str) -> None:
-        await self._screen.desk.rename(session_id, name)
-        await self._reload()
+        if session_id == self._present:
+            from keen.app.session_doings import rename
+
+            # Its one writer is here.
+            await rename(self._screen, name)
+        else:
+            await self._screen.desk.rename(session_id, name)
 
     def _fork(self, session_id: str) -> None:
         self.sheet.dismiss(None)
         self._screen.open(Wanted("fork", session_id))
 
     def _delete(self, session_id: str) -> None:
+        if session_id == self._present:
+            self.sheet.tell("This session is open here: /new first, then it can be deleted.")
+            return
         rows = [Row("no", "No, keep it"), Row("yes", "Yes, delete it for good")]
 
         def answered(answer: str | None) -> None:
             if answer == "yes":
-                self._screen.run_quietly(self._deleted(session_id), "sessions")
+                work = self._screen.desk.delete(session_id)
+                self._screen.run_quietly(self._told(work), "sessions")
 
-        self._screen.host.push_screen(
-            ListSheet("Delete this session?", rows, self._screen.look), answered
-        )
-
-    async def _deleted(self, session_id: str) -> None:
-        await self._screen.desk.delete(session_id)
-        await self._reload()
+        title = f"Delete “{self._titles.get(session_id, '')}”?"
+        self._screen.host.push_screen(ListSheet(title, rows, self._screen.look), answered)
 
 
-def _row(session: SessionRow) -> Row:
+def _short(title: str) -> str:
+    return cropped(sanitize.line(title), 40)
+
+
+def _row(session: SessionRow, *, is_present: bool) -> Row:
     details = [session.when, several(session.turns, "turn")]
     if session.model:
         details.append(session.model)
     if not session.is_here:
         details.append(session.place)
-    if session.is_locked:
+    if is_present:
+        details.append("this one")
+    elif session.is_locked:
         details.append("in use")
     return Row(session.id, sanitize.line(session.title), sanitize.line(" · ".join(details)))

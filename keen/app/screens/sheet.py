@@ -105,6 +105,11 @@ class ListSheet(Sheet[str]):
         if self.is_mounted:
             self._fill(self.query_one("#filter", Input).value if self._narrows else "")
 
+    def tell(self, words: str) -> None:
+        """Say something below the list, in place of the hint."""
+        if self.is_mounted:
+            self.query_one("#hint", Static).update(words)
+
     def _fill(self, wanted: str) -> None:
         by_text = {f"{row.label} {row.detail} {row.value}": row for row in self.rows}
         names = ranked(wanted.strip(), by_text, most=500)
