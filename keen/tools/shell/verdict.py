@@ -95,15 +95,14 @@ def verdict(
     """
     fault = text_fault(command)
     if fault is not None:
-        return ShellVerdict("never", fault, is_refused=True)
+        return _refused(fault)
     script = read(command)
     if len(script.commands) > MOST_PARTS:
-        reason = f"it has more than {MOST_PARTS} commands; run them in smaller groups"
-        return ShellVerdict("never", reason, is_refused=True)
+        return _refused(f"it has more than {MOST_PARTS} commands; run them in smaller groups")
     try:
         mentions = tuple(m for c in script.commands for m in readings(c.words))
     except TooDeep:
-        return ShellVerdict("never", "it wraps a command too often", is_refused=True)
+        return _refused("it wraps a command too often")
     context = Context(cwd, roots, scratch)
     places = Places(context, guard or Guard(), (cwd,))
     stages = list(zip(script.commands, _stages(script, places), strict=True))
@@ -132,6 +131,10 @@ def verdict(
         touched=tuple(pair for one, stage in stages for pair in touched(one, stage)),
         mentions=mentions,
     )
+
+
+def _refused(reason: str) -> ShellVerdict:
+    return ShellVerdict("never", reason, is_refused=True)
 
 
 def _summary(script: Script) -> str:
