@@ -8,9 +8,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from keen.agent import prompts
 from keen.agent.flatten import flattened
-from keen.agent.measure import Meter
 from keen.agent.sampling import Sampler
-from keen.agent.view import View
 from keen.core.errors import CompactionError, ContextOverflow
 from keen.core.estimate import image_tokens, text_tokens
 from keen.core.events import Emit, Event
@@ -22,7 +20,6 @@ from keen.core.messages import (
     Reasoning,
     Results,
     Text,
-    Usage,
     User,
     tool_calls,
     visible_text,
@@ -105,16 +102,13 @@ class Summariser:
             ProviderError: the request failed for another reason than its size.
         """
         sampler = self.sampler
-        nested = replace(sampler, meter=Meter(sampler.meter.ratio), view=View())
+        nested = sampler.beside()
         nested.effort = sampler.effort if self.payer is not None else None
-        nested.requests, nested.spent = 0, Usage()
         try:
             return await self._asked(nested, job)
         finally:
-            for booked in (sampler, self.payer):
-                if booked is not None:
-                    booked.requests += nested.requests
-                    booked.spent += nested.spent
+            for account in filter(None, (sampler, self.payer)):
+                account.book(nested)
             sampler.wire, sampler.model = nested.wire, nested.model
 
     async def _asked(self, nested: Sampler, job: Job) -> str:

@@ -73,6 +73,17 @@ class Sampler:
     def budget(self) -> Budget:
         return Budget(self.model.window, self.reserve, self.model.max_input, self.threshold)
 
+    def beside(self) -> Sampler:
+        """The same wire and model for requests of its own, measured and counted apart."""
+        return replace(
+            self, meter=Meter(self.meter.ratio), view=View(), requests=0, spent=Usage(), _last=None
+        )
+
+    def book(self, other: Sampler) -> None:
+        """Count what `other` sent as sent here too."""
+        self.requests += other.requests
+        self.spent += other.spent
+
     def request(self, request: Request) -> Request:
         """`request` as this sampler sends it: its model, its output cap, its reductions."""
         return replace(

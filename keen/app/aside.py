@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from keen.agent.conversation import Conversation
 from keen.agent.flatten import flattened
-from keen.agent.measure import Meter
 from keen.agent.toolbox import Toolbox
-from keen.agent.view import View
 from keen.core.errors import CompactionError
 from keen.core.events import Emit, Event, UsageReported
 from keen.core.messages import User
@@ -47,7 +44,7 @@ async def aside(
     Raises: CompactionError when the conversation cannot be made to fit.
     """
     talk = engine.conversation
-    own = replace(talk.sampler, meter=Meter(talk.sampler.meter.ratio), view=View())
+    own = talk.sampler.beside()
     sampler = other or own
     limit = sampler.budget.effective * _SHARE // 100
     transcript = flattened(talk.history, limit) if talk.history else "(Nothing was said yet.)"
@@ -65,7 +62,6 @@ async def aside(
         talk.system,
         cache_key=f"{talk.cache_key}-aside",
     )
-    requests, spent = sampler.requests, sampler.spent
 
     async def without_usage(event: Event) -> None:
         # The meter of the conversation itself must not show this request.
@@ -75,6 +71,4 @@ async def aside(
     try:
         await beside.turn(user).run(without_usage)
     finally:
-        if other is None:
-            talk.sampler.requests += sampler.requests - requests
-            talk.sampler.spent += sampler.spent - spent
+        talk.sampler.book(own)  # nothing, where the other one answered

@@ -40,7 +40,6 @@ class FakeProvider:
     overruns: int = 0
     disconnects: int = 0
     """Connections the client left before their answer was written."""
-    open_connections: int = 0
 
     def __init__(
         self, *script: Script, limit_tokens: int | None = None, is_strict: bool = True
@@ -54,7 +53,6 @@ class FakeProvider:
         self.violations = []
         self.overruns = 0
         self.disconnects = 0
-        self.open_connections = 0
         self._handlers: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._changed = asyncio.Condition()
@@ -98,7 +96,6 @@ class FakeProvider:
         task = asyncio.current_task()
         assert task is not None
         self._handlers.add(task)
-        self.open_connections += 1
         try:
             while await self._exchange(reader, writer):
                 pass
@@ -108,7 +105,6 @@ class FakeProvider:
             if self._server is not None and self._server.is_serving():
                 raise
         finally:
-            self.open_connections -= 1
             self._handlers.discard(task)
             writer.close()
 
