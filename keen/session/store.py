@@ -34,7 +34,9 @@ from keen.session.records import (
 from keen.session.turns import settled
 
 _SLUG_LENGTH: Final = 40
-_ID: Final = re.compile(r"[0-9a-fA-F-]{4,36}")
+_ID: Final = re.compile(r"[0-9a-fA-F-]{1,36}")
+_SURELY_ID: Final = 4
+"""Characters from which what may begin an id is one; a shorter word may be a name."""
 _EXCERPT: Final = 120
 
 
@@ -48,10 +50,6 @@ class MemoryLog:
         self.reason = reason
         self._records: list[Record] = []
         self.append(started)
-
-    @property
-    def unsaved(self) -> int:
-        return len(self._records)
 
     def append(self, *payloads: Payload, strict: bool = False) -> int:
         for payload in payloads:
@@ -252,14 +250,14 @@ class Store:
         ]
 
     def _matches(self, wanted: str, cwd: Path | None) -> list[Path]:
-        paths = self._paths(cwd)
-        if _ID.fullmatch(wanted):
-            found = [path for path in paths if path.stem.startswith(wanted.lower())]
-            if found:
-                return found
+        paths = self._paths(cwd) if _ID.fullmatch(wanted) else []
+        by_id = [path for path in paths if path.stem.startswith(wanted.lower())]
+        if by_id and len(wanted) >= _SURELY_ID:
+            return by_id
         sessions, name = self.sessions(cwd), wanted.casefold()
         whole = [item.path for item in sessions if item.name.casefold() == name]
-        return whole or [item.path for item in sessions if item.name.casefold().startswith(name)]
+        begun = [item.path for item in sessions if item.name.casefold().startswith(name)]
+        return whole or list(dict.fromkeys((*by_id, *begun)))
 
 
 def search(path: Path, text: str) -> Iterator[Hit]:

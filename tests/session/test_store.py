@@ -123,6 +123,25 @@ def test_a_session_is_found_by_unique_prefix_and_by_name_here_first(
         store.find("nothing", here)
 
 
+def test_the_shortest_unique_prefix_finds_a_session_and_a_short_name_its_own(
+    store: Store, here: Path
+) -> None:
+    first, second, third = (saved(store, here, text) for text in "abc")
+    first = first.rename(first.with_stem(f"1{first.stem[1:]}"))
+    second = second.rename(second.with_stem(f"fe{second.stem[2:]}"))
+    third = third.rename(third.with_stem(f"a5{third.stem[2:]}"))
+
+    assert store.find("1", here) == first
+    assert store.find("F", here) == second
+    named = saved(store, here, "d", name="a")
+    named = named.rename(named.with_stem(f"2{named.stem[1:]}"))
+    assert store.find("a", here) == named
+    assert store.find("a5", here) == third
+    saved(store, here, "e", name="Feed").rename(third.with_stem(f"3{third.stem[1:]}"))
+    with pytest.raises(SessionError, match="fits 2 sessions"):
+        store.find("fe", here)
+
+
 def test_the_latest_session_is_the_newest_that_nobody_uses(store: Store, here: Path) -> None:
     with pytest.raises(SessionError, match="No session to continue"):
         store.latest(here)
