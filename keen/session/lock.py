@@ -37,11 +37,10 @@ class Locked(Exception):
 
 @dataclass(slots=True)
 class Lock:
-    """An acquired lock file. `is_real` is False where the file system cannot lock."""
+    """An acquired lock file; where the file system cannot lock, one that keeps nobody out."""
 
     path: Path
     descriptor: int
-    is_real: bool = True
 
     def release(self) -> None:
         """Give the lock up and remove its file. Idempotent."""
@@ -69,7 +68,7 @@ def acquire(path: Path) -> Lock:
             _try_lock(descriptor)
         except OSError as error:
             if error.errno in _UNSUPPORTED:
-                return Lock(path, descriptor, is_real=False)
+                return Lock(path, descriptor)
             holder = _holder(path)
             os.close(descriptor)
             continue

@@ -58,11 +58,6 @@ class Log(Protocol):
         """Why records are not being saved, None while they are."""
         ...
 
-    @property
-    def unsaved(self) -> int:
-        """Records that are not on disk."""
-        ...
-
     def append(self, *payloads: Payload, strict: bool = False) -> int:
         """Add the records in one write; the number of the last, 0 before the session exists.
 
@@ -161,6 +156,7 @@ class SessionLog:
 
     @property
     def unsaved(self) -> int:
+        """Records that are not on disk."""
         return self.lost + sum(count for _, count in self._kept)
 
     def append(self, *payloads: Payload, strict: bool = False) -> int:
