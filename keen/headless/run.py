@@ -244,7 +244,8 @@ class Headless:
             }
         )
         if event.reason == "transient":
-            say(f"Retrying (attempt {event.attempt})... {event.detail}, {event.delay:.0f} s")
+            why = event.detail.rstrip(".")
+            say(f"Retrying (attempt {event.attempt})... {why}, {event.delay:.0f} s")
 
     async def _compaction(
         self,

@@ -224,6 +224,7 @@ async def test_a_retry_is_told_and_its_text_is_void(place: Place) -> None:
     assert ran.result["text"] == "whole"
     assert ran.result["requests"] == 2
     assert "Retrying (attempt 2)..." in ran.stderr
+    assert ".," not in ran.stderr
 
 
 async def test_the_session_holds_what_happened(place: Place) -> None:
