@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
@@ -9,9 +11,13 @@ from textual.strip import Strip
 
 from keen.app.look import Look
 
+_OTHER: Final = Style(underline=True, bold=True)
+"""Hits beside the one that the search stands at."""
 
-def marked(strip: Strip, needle: str, look: Look) -> Strip:
-    """The strip with every hit shown."""
+
+def marked(strip: Strip, needle: str, look: Look, *, is_here: bool) -> Strip:
+    """The strip with every hit shown; `is_here`: the search stands at this line."""
+    style = look.found if is_here else _OTHER
     text = strip.text
     folded = text.casefold()
     if len(folded) != len(text):
@@ -19,7 +25,7 @@ def marked(strip: Strip, needle: str, look: Look) -> Strip:
     position = folded.find(needle)
     while position >= 0:
         end = position + len(needle)
-        strip = _styled(strip, cell_len(text[:position]), cell_len(text[:end]), look.found)
+        strip = _styled(strip, cell_len(text[:position]), cell_len(text[:end]), style)
         position = folded.find(needle, end)
     return strip
 

@@ -7,10 +7,13 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.segment import Segment
+from textual.strip import Strip
 
 from keen import themes
 from keen.app import markdown
 from keen.app.blocks import Block, Mine, Prose, Thinking, Words, folded
+from keen.app.highlights import marked
 from keen.app.layout import Layout
 from keen.app.look import look_of
 from keen.app.tool_cards import Card, Reads, diff_lines, subject
@@ -229,3 +232,15 @@ def test_numbers_of_a_list_keep_their_stop_and_stand_below_one_another() -> None
 
     assert drawn[:3] == ["  9. nine", " 10. ten and so many", "     words that they"]
     assert "─" * 20 in "".join(drawn)
+
+
+def test_the_hit_a_search_stands_at_looks_unlike_the_others() -> None:
+    strip = Strip([Segment("one needle more", LOOK.text)])
+
+    here = marked(strip, "needle", LOOK, is_here=True)
+    elsewhere = marked(strip, "needle", LOOK, is_here=False)
+
+    assert here.text == elsewhere.text == strip.text
+    assert [s.text for s in here if s.style and s.style.reverse] == ["needle"]
+    assert not [s for s in elsewhere if s.style and s.style.reverse]
+    assert [s.text for s in elsewhere if s.style and s.style.underline] == ["needle"]

@@ -307,7 +307,8 @@ class Transcript(ScrollView, can_focus=False):
             return self._finish(plain, line, width)
         strip = plain
         if self.needle and self.needle in strip.text.casefold():
-            strip = marked(strip, self.needle, self._layout_of.look)
+            is_here = line == self._found_at
+            strip = marked(strip, self.needle, self._layout_of.look, is_here=is_here)
         if (selection := self.text_selection) is not None:
             span = selection.get_span(line)
             if span is not None:
