@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from keen import sanitize
 from keen.app import extension_reports
 from keen.app.commands import COMMANDS, find
-from keen.app.fuzzy import ranked
+from keen.app.fuzzy import ranked, score
 from keen.app.screens.opening import Opening
 from keen.app.skills import slash_entries
 from keen.app.widgets.panels import Suggestion
@@ -22,6 +23,8 @@ Offer: TypeAlias = Literal["", "command", "file", "history", "search"]
 
 _FILE: Final = re.compile(r"(?:^|\s)@(\S*)$")
 _FILES_SECONDS: Final = 10.0
+_AT_ONCE: Final = 2_000
+"""Names that are ranked while a key is handled; more of them would be felt."""
 _ONE_LINE: Final = 200
 
 
@@ -36,6 +39,7 @@ class Completion:
         """What the search that runs has looked for."""
         self._files: Sequence[str] = ()
         self._files_read = 0.0
+        self._is_ranking = False
         self._closed_at = ""
         """The text for which the person closed the list."""
 
@@ -193,10 +197,45 @@ class Completion:
             self._screen.run_quietly(self._read_files(), "files")
         self._look()
         resources = extension_reports.resources(self._screen.engine)
-        words = dict(resources)
-        # A file whose name fits as well comes first: there are more of them.
-        names = ranked(wanted, [*self._files, *(name for name, _ in resources)])
-        return [_mentioned(name, words.get(name, "")) for name in names]
+        if wanted and len(self._files) + len(resources) > _AT_ONCE:
+            if not self._is_ranking:
+                self._is_ranking = True
+                self._screen.run_quietly(self._rank_aside(), "rank")
+            # Until then what is left of what was offered for fewer letters.
+            return [
+                row
+                for row in self._screen.suggestions.rows
+                if score(wanted.casefold(), row.value.casefold()) is not None
+            ]
+        return _offered(wanted, self._files, resources)
+
+    @property
+    def _wanted_file(self) -> str | None:
+        """The letters behind the `@` at the cursor."""
+        match = _FILE.search(self._screen.prompt.text_before_cursor)
+        return match[1] if match is not None and not self._closed_at else None
+
+    async def _rank_aside(self) -> None:
+        """Rank very many names in a thread, for the letters that stand there when it is done."""
+        rows: Sequence[Suggestion] = ()
+        try:
+            while (wanted := self._wanted_file) is not None:
+                files = self._files
+                resources = extension_reports.resources(self._screen.engine)
+                rows = await asyncio.to_thread(_offered, wanted, files, resources)
+                if self._wanted_file == wanted and self._files is files:
+                    break
+        finally:
+            self._is_ranking = False
+        if wanted is not None and self._offer in ("", "file"):
+            self._offer_files(rows)
+
+    def _offer_files(self, rows: Sequence[Suggestion]) -> None:
+        if rows:
+            self._offer = "file"
+            self._screen.suggestions.offer(rows)
+        else:
+            self._end()
 
     def _look(self) -> None:
         """Ask servers that run what they offer, where they were not asked yet."""
@@ -225,6 +264,15 @@ class Completion:
             return sorted(rows, key=lambda row: row.value[1:].casefold() != wanted.casefold())
         every = {row.value: row for row in (*_own_commands(""), *_added_commands("", entries))}
         return [every[name] for name in ranked(wanted.casefold(), list(every), most=5)]
+
+
+def _offered(
+    wanted: str, files: Sequence[str], resources: Sequence[tuple[str, str]]
+) -> list[Suggestion]:
+    """What fits best. A file whose name fits as well comes first: there are more of them."""
+    words = dict(resources)
+    names = ranked(wanted, [*files, *words])
+    return [_mentioned(name, words.get(name, "")) for name in names]
 
 
 def _mentioned(name: str, words: str) -> Suggestion:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 _AT_START = 8
 _IN_ROW = 5
 _IN_NAME = 3
+_SCORED: Final = 10_000
 
 
 def ranked(wanted: str, names: Iterable[str], most: int = 30) -> list[str]:
@@ -16,11 +19,22 @@ def ranked(wanted: str, names: Iterable[str], most: int = 30) -> list[str]:
     needle = wanted.casefold()
     scored = [
         (points, -len(name), name)
-        for name in names
+        for name in _likely(needle, list(names), most)
         if (points := score(needle, name.casefold())) is not None
     ]
     scored.sort(key=lambda row: (-row[0], -row[1], row[2]))
     return [name for _, _, name in scored[:most]]
+
+
+def _likely(needle: str, names: list[str], most: int) -> list[str]:
+    """Of very many names those worth a score: a key pressed must not wait for all of them."""
+    if len(names) <= _SCORED:
+        return names
+    whole = [name for name in names if needle in name.casefold()]
+    if len(whole) < most:
+        in_order = re.compile(".*?".join(map(re.escape, needle)), re.IGNORECASE | re.DOTALL)
+        whole += [name for name in names if in_order.search(name) and needle not in name.casefold()]
+    return whole[:_SCORED]
 
 
 def score(needle: str, name: str) -> int | None:

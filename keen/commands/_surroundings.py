@@ -16,7 +16,7 @@ from keen.trust import current_branch
 
 _PROMPTS: Final = 500
 _PROMPT_BYTES: Final = 8 * 1024
-_MOST_FILES: Final = 50_000
+_MOST_FILES: Final = 200_000
 
 
 def files_below(root: str) -> list[str]:
