@@ -136,7 +136,9 @@ class Transcript:
 
 
 def error_json(error: KeenError) -> JsonObject:
-    return {"type": type(error).__name__, "message": str(error)}
+    """`type` is the kind of keen.core.errors, so that scripts meet no name of the inside."""
+    kinds = (kind for kind in type(error).__mro__ if kind.__module__ == KeenError.__module__)
+    return {"type": next(kinds, KeenError).__name__, "message": str(error)}
 
 
 def compaction_json(outcome: str, receipt: Receipt) -> JsonObject:

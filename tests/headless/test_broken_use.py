@@ -342,3 +342,13 @@ async def test_a_mistake_in_keen_itself_is_told_in_the_wanted_format(place: Plac
     assert (ran.code, ran.result["stop_reason"]) == (1, "error")
     assert "ZeroDivisionError" in str(ran.result["error"])
     assert "a mistake in keen itself: ZeroDivisionError" in ran.stderr
+
+
+async def test_the_type_of_an_error_is_one_that_scripts_know(place: Place) -> None:
+    wrong = await place.run("run", "hi", "--format", "json", environment={"KEEN_MODEL": "bad"})
+    (place.home / "config.toml").write_text("[ui]\nmouse = 3\n")
+    broken = await place.run("run", "hi", "--format", "json")
+
+    for ran in (wrong, broken):
+        assert isinstance(error := ran.result["error"], dict)
+        assert (ran.code, error["type"]) == (4, "ConfigError")
