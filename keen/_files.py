@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import secrets
@@ -59,7 +60,7 @@ def write_private(path: Path, text: str) -> None:
                 draft.unlink()
             raise
     except (OSError, RuntimeError) as error:
-        raise ConfigError(f"Cannot write {path}: {reason(error)}") from error
+        raise ConfigError(f"Cannot write {path}: {reason(error)}.{_advice(error)}") from error
 
 
 def read_json(path: Path) -> JsonObject:
@@ -126,6 +127,13 @@ def reason(error: BaseException) -> str:
     return words or str(error) or type(error).__name__
 
 
+def _advice(error: BaseException) -> str:
+    """What helps where a directory may not be written; a full disk needs something else."""
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return " Set KEEN_HOME to a directory that can be written."
+    return ""
+
+
 def _open_lock(path: Path) -> int:
     try:
         target = path.resolve()
@@ -133,7 +141,7 @@ def _open_lock(path: Path) -> int:
         lock = target.with_name(f"{target.name}.lock")
         return os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     except (OSError, RuntimeError) as error:
-        raise ConfigError(f"Cannot lock {path}: {reason(error)}") from error
+        raise ConfigError(f"Cannot lock {path}: {reason(error)}.{_advice(error)}") from error
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -277,6 +277,8 @@ _KINDS: Final[Mapping[str, Callable[[_Typed], Iterator[Candidate]]]] = {
     "keen mcp remove name": _servers,
     "keen mcp test name": _servers,
     "keen mcp approve name": _servers,
+    "keen mcp login name": _servers,
+    "keen mcp logout name": _servers,
     "keen hooks approve hook": _hooks,
     "keen hooks revoke hook": _hooks,
 }

@@ -141,7 +141,8 @@ def described(files: Sequence[str], more: int = 0) -> str:
     kinds = Counter(PurePosixPath(f).suffix or "no extension" for f in files)
     top = sorted(f for f in files if "/" not in f)
     newest = f"; the counts below are of the {len(files)} newest" if more else ""
-    lines = [f"This directory holds {len(files) + more} files that I can see{newest}."]
+    count = len(files) + more
+    lines = [f"This directory holds {count} file{'s' * (count != 1)} that I can see{newest}."]
     if top:
         lines.append("At the top: " + ", ".join(f"`{name}`" for name in top[:20]) + ".")
     if folders:

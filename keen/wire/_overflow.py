@@ -309,7 +309,11 @@ def _denied(kind: Kind, refusal: _Refusal, wait: float | None) -> ProviderError:
     says, status, name = refusal.says, refusal.status, refusal.provider or "PROVIDER"
     if kind == "key":
         return Unauthorized(
-            says("refused the key", f"Set a valid one with `keen auth login {name}`."),
+            says(
+                "refused the key",
+                f"`keen auth status {name}` says where it comes from, `keen auth login {name}` "
+                "keeps another.",
+            ),
             status=status,
         )
     if kind == "entitlement":
