@@ -51,6 +51,14 @@ class Limits(Protocol):
         ...
 
 
+class _LimitReached(Exception):
+    """No further request may be sent."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(stop)
+        self.stop: Stop = stop
+
+
 @dataclass
 class Turn:
     """One message of the person's, carried out. The dialogue ends with it at the start.
@@ -80,6 +88,8 @@ class Turn:
         """
         try:
             stop = await self._rounds(self._watched(emit))
+        except _LimitReached as limit:
+            stop = limit.stop
         except KeenError as error:
             self._keep_partial()
             await emit(TurnFailed(error))
@@ -87,18 +97,14 @@ class Turn:
         except BaseException:
             self._keep_partial()
             raise
-        else:
-            await emit(TurnFinished(self.history, stop))
-            return True
+        await emit(TurnFinished(self.history, stop))
+        return True
 
     async def _rounds(self, emit: Emit) -> Stop:
         """Answers and their tools, until an answer calls nothing or a limit is reached."""
         while True:
-            if stop := self._reached():
-                return stop
+            self._check_limits()
             reply = await self._step(emit)
-            if isinstance(reply, str):
-                return reply
             self.answers += 1
             match reply.finish:
                 case "length" | "refused" as stop:
@@ -113,37 +119,37 @@ class Turn:
                     if not await self._goes_on_after(reply.message, emit):
                         return "done"
 
-    def _reached(self) -> Stop | None:
-        """The limit that forbids another request, or None."""
+    def _check_limits(self) -> None:
+        """Before a request, and after a compaction, which may have spent the rest of a limit."""
         if self.limits is None:
-            return None
-        return self.limits.reached(self.answers, self.dialogue.sampler.spent)
+            return
+        stop = self.limits.reached(self.answers, self.dialogue.sampler.spent)
+        if stop is not None:
+            raise _LimitReached(stop)
 
-    async def _step(self, emit: Emit) -> Reply | Stop:
-        """One answer. Room is made before its request and, once, after a refusal for size.
-
-        A compaction may spend what was left of a limit: then no request follows it.
-        """
+    async def _step(self, emit: Emit) -> Reply:
+        """One answer. Room is made before its request and, once, after a refusal for size."""
         await self.headroom.ensure(emit)
-        if stop := self._reached():
-            return stop
         try:
             reply = await self._sample(emit)
         except ContextOverflow as refusal:
             await self.headroom.recover(refusal, emit)
-            if stop := self._reached():
-                return stop
             reply = await self._sample_again(emit)
+        await self._report(reply, emit)
+        return reply
+
+    async def _report(self, reply: Reply, emit: Emit) -> None:
         if reply.usage is not None:
             effective = self.dialogue.sampler.budget.effective
             await emit(UsageReported(reply.usage, effective))
-        return reply
 
     async def _sample(self, emit: Emit) -> Reply:
         """Send the request; an answer without anything in it is asked for once more."""
+        self._check_limits()
         sampler = self.dialogue.sampler
         reply = await sampler.sample(self.dialogue.request, emit)
         if reply.finish == "stop" and is_empty(reply.message):
+            await self._report(reply, emit)
             await emit(Rewound("transient", 2, 0.0, "The model answered nothing."))
             reply = await sampler.sample(self.dialogue.request, emit)
         return reply

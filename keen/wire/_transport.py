@@ -205,13 +205,17 @@ def transport_error(error: BaseException, provider: str) -> Transient | None:
     chain = list(_chain(error))
     if not any(map(_is_transport, chain)):
         return None
+    return Transient(
+        f"{provider}: {_in_words(chain)}",
+        is_unsent=any(type(link).__name__ in _UNSENT for link in chain),
+    )
+
+
+def _in_words(chain: list[BaseException]) -> str:
     text = " ".join(f"{type(link).__name__} {link}" for link in chain).lower()
     words = next(words for pattern, words in _WORDS if re.search(pattern, text))
     host = next((found for link in chain if (found := _host(link))), "the provider")
-    return Transient(
-        f"{provider}: {words.format(host=host, why=_why(chain))}",
-        is_unsent=any(type(link).__name__ in _UNSENT for link in chain),
-    )
+    return words.format(host=host, why=_why(chain))
 
 
 def _http_refusal(error: Exception, provider: str) -> ProviderError | None:
@@ -234,7 +238,7 @@ def redirected(status: int, headers: Mapping[str, str], provider: str) -> Reject
 
 
 def _mistake(error: Exception, provider: str) -> Rejected | None:
-    """What no other try cures: an address that is none, a header that is none, a proxy's 407."""
+    """What no other try cures: a wrong address, header or certificate, a proxy's 407."""
     for link in _chain(error):
         name = type(link).__name__
         if name == "ProxyError" and "407" in str(link):
@@ -243,6 +247,8 @@ def _mistake(error: Exception, provider: str) -> Rejected | None:
                 "password into HTTPS_PROXY (http://user:password@host:port).",
                 status=407,
             )
+        if "CERTIFICATE_VERIFY_FAILED" in str(link):
+            return Rejected(f"{provider}: {_in_words(list(_chain(error)))}")
         if name in _MISTAKES:
             return Rejected(
                 f"{provider}: the request cannot be sent ({_bounded(str(link))}). Check the "

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from email.utils import formatdate
+from pathlib import Path
 
 import pytest
 
@@ -173,6 +176,29 @@ async def test_a_server_that_does_not_speak_tls_is_a_typed_error(dialect: Dialec
         error = await error_at(dialect, provider.url.replace("http:", "https:"))
 
     assert isinstance(error, Transient | Rejected)
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
+async def test_an_unknown_certificate_is_told_at_once(dialect: Dialect, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    words += ["-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", str(key)]
+    words += ["-out", str(certificate), "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.DEVNULL)
+    assert await made.wait() == 0
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+
+    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        error = await error_at(dialect, f"https://127.0.0.1:{port}")
+
+    assert isinstance(error, Rejected)
+    assert "SSL_CERT_FILE" in str(error)
 
 
 @pytest.mark.parametrize(
