@@ -58,7 +58,7 @@ def add_parser(subparsers: Subparsers) -> None:
     named.add_argument("id", metavar="ID", help="a session's id, its beginning, or its name")
     actions.add_parser("show", parents=[named], help="print a session")
     exported = actions.add_parser("export", parents=[named], help="write a session as a document")
-    exported.add_argument("--to", choices=FORMS, default="md", help="the form (default: md)")
+    exported.add_argument("--to", choices=FORMS, help="the form (default: FILE's ending, else md)")
     exported.add_argument(
         "-o",
         "--output",
@@ -211,8 +211,14 @@ def _tool_text(tool: ToolItem) -> str:
     return f"{head}\n{indent(output, '  ')}" if output else head
 
 
-def _export(store: Store, path: Path, form: Form, output: str | None) -> int:
-    text = export(store.read(path).records, form)
+def _export(store: Store, path: Path, wanted: Form | None, output: str | None) -> int:
+    records = store.read(path).records
+    if not records:
+        raise SessionError(f"{path.name} holds nothing that can be read.")
+    ending = Path(output or "").suffix.lstrip(".").lower()
+    by_name: Form | None = next((known for known in FORMS if known == ending), None)
+    form: Form = wanted or by_name or "md"
+    text = export(records, form)
     data = text.encode()
     if output in (None, "-"):
         data = sanitize.block(text).encode() if sys.stdout.isatty() else data

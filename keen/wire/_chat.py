@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from keen.core.messages import (
     ToolCall,
     Usage,
 )
+from keen.wire._handoff import sendable_name
 from keen.wire._json import as_count, as_object, as_objects, as_string, call_input
 from keen.wire._overflow import classified
 from keen.wire.base import Delta, Reply
@@ -42,13 +42,7 @@ _FINISHES: Final[Mapping[str, Finish]] = {
 }
 """Any other reason is an ordinary end."""
 _FAILURES: Final = frozenset({"error", "network_error", "insufficient_system_resource"})
-_NOT_IN_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _Kind: TypeAlias = Literal["text", "reasoning", "call"]
-
-
-def sendable_name(name: str) -> str:
-    """A tool's name as strict servers take it back, whatever the model made up."""
-    return _NOT_IN_NAME.sub("_", name)[:64] or "unnamed"
 
 
 @dataclass(slots=True)

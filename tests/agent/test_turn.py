@@ -432,10 +432,13 @@ async def test_an_empty_answer_is_asked_for_once_more_and_then_stands(
     dialect: Dialect, tmp_path: Path
 ) -> None:
     async with FakeProvider(dialect.says(""), dialect.says("")) as provider:
-        seen = await play(a_turn(dialect, provider, tmp_path))
+        turn = a_turn(dialect, provider, tmp_path)
+        seen = await play(turn)
 
     assert isinstance(seen[-1], TurnFinished)
     assert len(provider.requests) == 2
+    told = [event.usage for event in seen if isinstance(event, UsageReported)]
+    assert sum(usage.total_tokens for usage in told) == turn.dialogue.sampler.spent.total_tokens
 
 
 async def test_an_unexplained_400_for_a_small_request_is_final(

@@ -99,6 +99,24 @@ def test_export_writes_a_private_file_whole_or_prints(
         keen("export", path.stem, "-o", str(tmp_path / "missing" / "x.md"))
 
 
+def test_a_files_ending_says_the_form_of_an_export(keen: Keen, tmp_path: Path) -> None:
+    path = keen.session("hello")
+
+    keen("export", path.stem, "-o", str(tmp_path / "out.json"))
+    keen("export", path.stem, "--to", "md", "-o", str(tmp_path / "page.html"))
+
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["title"] == "hello"
+    assert "<html" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_session_of_which_nothing_can_be_read_is_not_exported(keen: Keen) -> None:
+    path = keen.session("hello")
+    path.write_text("no record\n", encoding="utf-8")
+
+    with pytest.raises(SessionError, match="nothing that can be read"):
+        keen("export", path.stem)
+
+
 def test_rename_then_delete_by_the_new_name(keen: Keen) -> None:
     path = keen.session("hello")
     keen("rename", path.stem[:6], "my", "parser")
