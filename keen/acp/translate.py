@@ -41,6 +41,7 @@ from keen.acp.words import content, fenced, said, thought
 from keen.core.events import (
     CompactionApplied,
     CompactionCancelled,
+    CompactionEvent,
     CompactionFailed,
     CompactionStarted,
     CompactionSuspended,
@@ -62,14 +63,6 @@ from keen.core.events import (
 )
 from keen.core.messages import ToolCall
 from keen.secrets import Veil
-
-_Compaction: TypeAlias = (
-    CompactionStarted
-    | CompactionApplied
-    | CompactionCancelled
-    | CompactionFailed
-    | CompactionSuspended
-)
 
 _Tool: TypeAlias = (
     ToolStarted | PermissionRequested | ToolProgress | SubagentProgress | ToolFinished
@@ -303,7 +296,7 @@ class Translator:
             raw_output=None if code is None else {"exit_code": code},
         )
 
-    def _compacting(self, event: _Compaction) -> Iterator[Update]:
+    def _compacting(self, event: CompactionEvent) -> Iterator[Update]:
         match event:
             case CompactionStarted():
                 self._answer_over()

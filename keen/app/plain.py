@@ -21,6 +21,7 @@ from keen.core.errors import KeenError
 from keen.core.events import (
     CompactionApplied,
     CompactionCancelled,
+    CompactionEvent,
     CompactionFailed,
     CompactionStarted,
     CompactionSuspended,
@@ -289,14 +290,7 @@ class Plain:
             case SteeringDelivered():
                 say("Your message was delivered.")
 
-    def _compaction(
-        self,
-        event: CompactionStarted
-        | CompactionApplied
-        | CompactionCancelled
-        | CompactionFailed
-        | CompactionSuspended,
-    ) -> None:
+    def _compaction(self, event: CompactionEvent) -> None:
         match event:
             case CompactionStarted():
                 say("Compacting...")

@@ -219,6 +219,13 @@ class TurnFailed:
     error: KeenError
 
 
+CompactionEvent: TypeAlias = (
+    CompactionStarted
+    | CompactionApplied
+    | CompactionCancelled
+    | CompactionFailed
+    | CompactionSuspended
+)
 Event: TypeAlias = (
     TextDelta
     | ReasoningDelta
@@ -230,11 +237,7 @@ Event: TypeAlias = (
     | SubagentProgress
     | Rewound
     | UsageReported
-    | CompactionStarted
-    | CompactionApplied
-    | CompactionCancelled
-    | CompactionFailed
-    | CompactionSuspended
+    | CompactionEvent
     | SteeringDelivered
     | TurnFinished
     | TurnFailed

@@ -25,6 +25,7 @@ from keen.core.errors import (
 from keen.core.events import (
     CompactionApplied,
     CompactionCancelled,
+    CompactionEvent,
     CompactionFailed,
     CompactionStarted,
     CompactionSuspended,
@@ -247,14 +248,7 @@ class Headless:
             why = event.detail.rstrip(".")
             say(f"Retrying (attempt {event.attempt})... {why}, {event.delay:.0f} s")
 
-    async def _compaction(
-        self,
-        event: CompactionStarted
-        | CompactionApplied
-        | CompactionCancelled
-        | CompactionFailed
-        | CompactionSuspended,
-    ) -> None:
+    async def _compaction(self, event: CompactionEvent) -> None:
         match event:
             case CompactionStarted():
                 self.transcript.end_answer()
