@@ -129,6 +129,4 @@ class Headroom:
             return None
         if self._possible_compactor() is None and size <= budget.window:
             return None
-        return ContextOverflow(
-            f"The next request measures about {size:,} tokens, {budget.effective:,} fit."
-        )
+        return ContextOverflow("The next request does not fit the model's window.")

@@ -168,8 +168,8 @@ class Toolbox:
         )
         decision = await answer
         if decision.choice == "deny":
-            said = f" They said: {decision.message}" if decision.message else ""
-            return f"The person refused this call.{said} Do not try to get around it."
+            said = f" They said:\n{decision.message}\n" if decision.message else " "
+            return f"The person refused this call.{said}Do not try to get around it."
         self.policy.grant(call.name, prepared.accesses, decision)
         return None
 

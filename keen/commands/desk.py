@@ -194,7 +194,8 @@ class AppDesk:
         rows: list[ModelRow] = []
         for model in found:
             _, window, _, _, price = row(model)
-            rows.append(ModelRow(model.spec.name, f"{window} tokens, $ {price}"))
+            costs = f"$ {price}" if model.spec.price else price.replace("-", "no price known")
+            rows.append(ModelRow(model.spec.name, f"{window} tokens, {costs}"))
         return rows
 
     async def model(self, name: str) -> ModelSpec:

@@ -46,7 +46,7 @@ async def test_a_person_opens_a_folder_for_the_project_and_the_same_command_runs
             assert "1" in terminal.text
             assert not (base / "notes/today").exists()
 
-            terminal.type("2")
+            terminal.type("3")
 
             await terminal.until("Written.")
         assert (base / "notes/today").read_text() == "kept\n"

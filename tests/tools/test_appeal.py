@@ -135,10 +135,10 @@ async def test_the_question_says_what_was_stopped_and_offers_no_more_than_that(d
     await desk.run("echo x > ~/.cache/uv/new", person)
 
     assert person.asked[0].options == (
+        "No",
         f"Allow writing to {desk.base}/.cache/uv, in this session",
         f"Allow writing to {desk.base}/.cache/uv, in this project (saved)",
         "Run this one command outside the sandbox",
-        "No",
     )
     assert f"write to {desk.base}/.cache/uv/new denied" in person.asked[0].text
     assert "echo x > ~/.cache/uv/new" in person.asked[0].text
@@ -166,7 +166,7 @@ async def test_the_network_may_be_allowed(desk: Desk) -> None:
         found = await desk.run(command, person)
 
         assert found.output.startswith("reached")
-        assert person.asked[0].options[0] == "Allow the network, in this session"
+        assert person.asked[0].options[1] == "Allow the network, in this session"
         later = await desk.policed().run(command, Person([]))
         assert later.output.startswith("reached")
 
@@ -176,7 +176,7 @@ async def test_one_command_may_run_outside_and_the_next_may_not(desk: Desk) -> N
 
     found = await desk.run("echo x > ~/made", person)
 
-    assert person.asked[0].options[:1] == ("Run this one command outside the sandbox",)
+    assert person.asked[0].options[1:] == ("Run this one command outside the sandbox",)
     assert (found.is_error, (desk.base / "made").read_text()) == (False, "x\n")
     assert desk.policy.granted == ()
     again = await desk.run("echo y > ~/made", person)
@@ -234,7 +234,7 @@ async def test_a_folder_of_a_login_is_not_offered_whole(desk: Desk) -> None:
     await desk.run("echo x >> ~/.profile", person)
     await desk.run("echo x >> ~/notes/.git/config", person)
 
-    offered = [question.options[0] for question in person.asked]
+    offered = [question.options[1] for question in person.asked]
     assert offered == ["Run this one command outside the sandbox"]
 
 

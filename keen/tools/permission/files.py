@@ -77,7 +77,7 @@ class FileJudge:
     def _barred(self, shown: str, facts: PathFacts) -> Verdict | None:
         """What protects a file from edits in every mode."""
         if facts.protection == "refuse":
-            return Verdict("refuse", f"{shown}: {facts.reason} are never changed by tools.")
+            return Verdict("refuse", f"{shown}: tools never change {facts.reason}.")
         if facts.kind in _UNREADABLE:
             return Verdict("refuse", f"{shown} is a {facts.kind} file; it cannot be written.")
         named = self._named(facts, "edit")

@@ -242,7 +242,7 @@ class Policy:
             return Verdict("refuse", denial(denied))
         if self.mode == "yolo":
             return ALLOW
-        where = "reaches the network" if access.kind == "web_fetch" else "leaves keen"
+        what = "reaches the network" if access.kind == "web_fetch" else "leaves keen"
         if asked := matching("ask"):
             return Verdict("ask", f"the rule {asked.text} ({asked.place}) asks", ONCE)
         if access.length > MOST_TOLD:
@@ -250,7 +250,7 @@ class Policy:
             return Verdict("ask", f"{told}; read it whole", ONCE)
         if matching("allow"):
             return ALLOW
-        question = Verdict("ask", f"{access.target} {where}", ANY, exact)
+        question = Verdict("ask", f"it {what}: {access.target}", ANY, exact)
         return self._unless_granted(access, question)
 
     def _unless_granted(self, access: Access, verdict: Verdict) -> Verdict:

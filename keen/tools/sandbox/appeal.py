@@ -81,7 +81,8 @@ def _offers(stopped: Sequence[Denied], policy: Policy, context: Context) -> list
         offers += _both("Allow the network", (OPEN_NETWORK,))
     if policy.mode != "plan":
         offers.append(_Offer(_OUTSIDE, "once"))
-    return [*offers, _Offer(_NO, "no")] if offers else []
+    # First, and so the row that a stray Enter takes.
+    return [_Offer(_NO, "no"), *offers] if offers else []
 
 
 def _both(what: str, rules: Iterable[str]) -> list[_Offer]:
