@@ -31,6 +31,16 @@ def faults(environment: Mapping[str, str], client: str = "") -> Iterator[str]:
             )
 
 
+def variable_for(host: str) -> str:
+    """The variable that sends requests for a host through a proxy; empty where none does."""
+    from urllib.request import proxy_bypass
+
+    if proxy_bypass(host):
+        return ""
+    spellings = (spelling for name in _PROXIES for spelling in (name.lower(), name))
+    return next((name for name in spellings if os.environ.get(name)), "")
+
+
 def _proxy_fault(value: str) -> str:
     try:
         parts = urlsplit(value if "://" in value else f"http://{value}")

@@ -91,6 +91,8 @@ class Plain:
         """Until the end of input, or /exit."""
         say(f"keen, model {self.engine.model}. {_WELCOME}")
         self._begin()
+        if self.desk.early.is_picking:
+            await self._command("sessions", "")
         line: str | None = first or await asked("You: ")
         while line is not None and await self.take(line):
             line = await asked("You: ")

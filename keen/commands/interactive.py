@@ -33,7 +33,7 @@ def main(words: Sequence[str]) -> int:
         wanted = replace(wanted, resume=None)
     prompt = " ".join(said)
     if parsed.screen_reader or os.environ.get("TERM", "") == "dumb":
-        return _plainly(wanted, prompt)
+        return _plainly(wanted, prompt, is_picking=is_picking)
     return _on_a_screen(wanted, prompt, parsed.theme, is_picking=is_picking)
 
 
@@ -67,7 +67,7 @@ def _on_a_screen(wanted: Options, prompt: str, theme: str, *, is_picking: bool) 
     return app.exit_code or app.return_code or int(bool(app.fault))
 
 
-def _plainly(wanted: Options, prompt: str) -> int:
+def _plainly(wanted: Options, prompt: str, *, is_picking: bool) -> int:
     import asyncio
 
     from keen.app.plain import converse
@@ -75,5 +75,5 @@ def _plainly(wanted: Options, prompt: str) -> int:
     from keen.commands.desk import AppDesk
 
     os.chdir(wanted.cwd)
-    first = early(wanted, dict(os.environ), prompt=prompt)
+    first = early(wanted, dict(os.environ), prompt=prompt, is_picking=is_picking)
     return asyncio.run(converse(AppDesk(wanted, dict(os.environ), first)))

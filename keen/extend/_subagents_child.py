@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 from keen.agent.compaction import Compactor
 from keen.agent.conversation import Conversation
 from keen.agent.gate import OPEN, Gate
-from keen.agent.measure import Meter
 from keen.agent.sampling import Sampler
 from keen.agent.toolbox import Toolbox
 from keen.agent.turn import Limits
@@ -222,16 +221,10 @@ class Child:
         if is_own:
             sampler = await self.parts.make_sampler(self.profile.model)
         else:
-            sampler = Sampler(
-                parent.wire,
-                parent.model,
-                parent.threshold,
-                parent.effort,
-                meter=Meter(parent.meter.ratio),
-            )
+            sampler = parent.beside()
         self._sampler = sampler
         if (other := self.parts.summariser) is not None:
-            self._summariser = Sampler(other.wire, other.model, other.threshold, other.effort)
+            self._summariser = other.beside()
         return sampler, is_own
 
     def _conversation(self, sampler: Sampler, jobs: Jobs) -> Conversation:

@@ -66,6 +66,7 @@ _UNSENT: Final = frozenset(
     }
 )
 """Failures before there was a connection."""
+_UNREACHED: Final = "cannot reach {host} ({why}): is the server running and the base_url right?"
 _WORDS: Final = (
     (
         r"gaierror|name or service not known|nodename nor servname|getaddrinfo|dnserror"
@@ -84,7 +85,7 @@ _WORDS: Final = (
     (
         r"refused|all connection attempts failed|connect call failed|unreachable|no route to host"
         r"|endpointconnectionerror|connecterror",
-        "cannot reach {host} ({why}): is the server running and the base_url right?",
+        _UNREACHED,
     ),
     (r"connecttimeout", "cannot reach {host}: it did not accept the connection in time."),
     (r"timeout|timed out", "waited too long for {host}: it sent nothing."),
@@ -215,7 +216,10 @@ def _in_words(chain: list[BaseException]) -> str:
     text = " ".join(f"{type(link).__name__} {link}" for link in chain).lower()
     words = next(words for pattern, words in _WORDS if re.search(pattern, text))
     host = next((found for link in chain if (found := _host(link))), "the provider")
-    return words.format(host=host, why=_why(chain))
+    told = words.format(host=host, why=_why(chain))
+    if words == _UNREACHED and (variable := proxies.variable_for(host)):
+        told += f" {variable} is set: is that proxy running?"
+    return told
 
 
 def _http_refusal(error: Exception, provider: str) -> ProviderError | None:

@@ -96,6 +96,19 @@ async def test_a_session_is_named_left_found_and_gone_on_with(keen: Start, chat:
         assert "another one" not in sent
 
 
+async def test_resume_without_a_name_lists_what_there_is(keen: Start, chat: Dialect) -> None:
+    async with FakeProvider(chat.says("One."), chat.says("Two.")) as provider:
+        async with keen(provider, "--screen-reader") as terminal:
+            await terminal.until("You:")
+            say(terminal, "remember this")
+            await terminal.until("keen: One.")
+            say(terminal, "/exit")
+            await terminal.ended()
+        async with keen(provider, "--screen-reader", "--resume") as terminal:
+            await terminal.until("/sessions ID opens one.")
+            assert "remember this" in terminal.text
+
+
 async def test_a_session_that_is_not_there_leaves_the_present_one_open(
     keen: Start, chat: Dialect
 ) -> None:

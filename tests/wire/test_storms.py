@@ -231,6 +231,18 @@ async def test_a_proxy_that_wants_a_password_is_a_typed_error(
         assert len(proxy.requests) + len(proxy.strays) <= 1
 
 
+async def test_a_proxy_that_does_not_run_is_named(
+    dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port()}")
+
+    error = await error_at(dialect, "http://provider.invalid")
+
+    assert isinstance(error, Transient)
+    assert "_proxy" in str(error).lower()
+
+
 RAW: dict[str, bytes] = {
     "no HTTP at all": b"SSH-2.0-OpenSSH_9.7\r\n",
     "nothing": b"",
