@@ -37,41 +37,47 @@ class Phase:
     provider: FakeProvider
 
 
-def script(phase: str, chat: Dialect) -> list[Script]:
-    """What the provider answers until the phase is reached, and after it."""
+def script(phase: str, chat: Dialect, told: str = "") -> list[Script]:
+    """What the provider answers until the phase is reached, and after it; `told` comes first."""
     # A report smaller than the one before would be taken for a server that cut the prompt.
     size = 13_300 if phase == "automatic compaction" else 120
     words = ("Afterwards.", "And again.", "Once more.")
     after = [chat.says(text, usage=Usage(input_tokens=size, output_tokens=7)) for text in words]
     match phase:
         case "streaming" | "queue non-empty":
-            return [chat.hangs("Working on it"), *after]
+            return [chat.hangs(f"{told}Working on it"), *after]
         case "tool running":
-            return [chat.calls("bash", command="echo started; sleep 60"), *after]
+            slow = ("bash", {"command": "echo started; sleep 60"})
+            return [chat.calls_many(slow, text=told), *after]
         case "permission card":
-            return [chat.calls("write_file", path="new.py", content="x = 1\n"), *after]
+            write = ("write_file", {"path": "new.py", "content": "x = 1\n"})
+            return [chat.calls_many(write, text=told), *after]
         case "automatic compaction":
             reading = ("read_file", {"path": "parser.py"})
-            first = chat.calls_many(reading, usage=Usage(input_tokens=13_000, output_tokens=7))
+            size_of_first = Usage(input_tokens=13_000, output_tokens=7)
+            first = chat.calls_many(reading, text=told, usage=size_of_first)
             return [first, chat.hangs_before_headers(), *after]
         case "manual compaction":
-            return [chat.says("First answer."), chat.hangs("## Goal"), *after]
+            return [chat.says(f"{told}First answer."), chat.hangs("## Goal"), *after]
         case _:
-            return list(after)
+            return [*([chat.says(told)] if told else []), *after]
 
 
 @asynccontextmanager
 async def reached(
-    phase: str, keen: Start, chat: Dialect, workspace: Path
+    phase: str, keen: Start, chat: Dialect, workspace: Path, told: str = ""
 ) -> AsyncGenerator[Phase, None]:
-    """keen in that phase, with an empty prompt."""
+    """keen in that phase, with an empty prompt. `told`: what the model has said by then."""
     arguments = ["--yolo"] if phase == "tool running" else []
     window = SMALL if phase == "automatic compaction" else 200_000
     async with (
-        FakeProvider(*script(phase, chat)) as provider,
+        FakeProvider(*script(phase, chat, told)) as provider,
         keen(provider, *arguments, window=window) as terminal,
     ):
         await terminal.ready()
+        if phase == "idle" and told:
+            await terminal.say("begin")
+            await terminal.until("✔ ")
         await _reach(phase, terminal)
         if phase in ("automatic compaction", "manual compaction"):
             await provider.asked(2)

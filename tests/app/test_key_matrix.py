@@ -56,6 +56,7 @@ PRESSES: Final = (
     Press("shift+tab"),
     Press("ctrl+g"),
     Press("ctrl+f"),
+    *(Press(symbol) for symbol in "?/@!"),
     *(
         Press(key, draft, is_harmless=True)
         for key, draft in (
@@ -69,6 +70,8 @@ PRESSES: Final = (
         )
     ),
 )
+TOLD: Final = "".join(f"Paragraph {number}.\n\n" for number in range(1, 31))
+"""More than a screen, so that scrolling is seen."""
 # Read before the tests' own environment takes keen's variables away.
 _TARGET: Final = os.environ.get("KEEN_KEY_MATRIX", "")
 _NOISE: Final = re.compile(r"\d+m? ?\d*s|↑ [\d.]+k? ↓ [\d.]+k?")
@@ -85,8 +88,16 @@ async def pressed(press: Press, at: Phase, *, is_card: bool) -> str:
     for number in range(press.times):
         if number:
             await asyncio.sleep(0.15)
-        terminal.press(press.key)
+        if press.key in "?/@!":
+            terminal.type(press.key)
+        else:
+            terminal.press(press.key)
     await terminal.quiet(0.4)
+    if press.is_harmless and press.draft and not is_card:
+        # Where the cursor went, or what became of the text, is told by what is typed next.
+        terminal.type("X")
+        await terminal.quiet(0.15)
+        return f"the prompt is `{_prompt(terminal)}`, X typed behind it"
     if "Go on with: keen -r" in terminal.text or b"\x1b[?1049l" in terminal.raw[-400:]:
         return "keen ends and says how to go on"
     after = _lines(terminal)
@@ -96,6 +107,14 @@ async def pressed(press: Press, at: Phase, *, is_card: bool) -> str:
     if len(at.provider.requests) > requests:
         words.append(f"{len(at.provider.requests) - requests} request(s) sent")
     return " / ".join(words) or "nothing"
+
+
+def _prompt(terminal: Terminal) -> str:
+    """All of the prompt's lines."""
+    lines = terminal.lines
+    first = max(number for number, line in enumerate(lines) if line.lstrip().startswith("❯"))
+    rows = lines[first : next(n for n in range(first, len(lines)) if "───" in lines[n])]
+    return "⏎".join(row.strip().removeprefix("❯").strip() for row in rows)
 
 
 def _lines(terminal: Terminal) -> list[str]:
@@ -115,10 +134,10 @@ async def test_every_key_does_its_work_in_every_phase(
         for press in PRESSES:
             if press.is_harmless:
                 continue
-            async with reached(phase, keen, chat, workspace) as at:
+            async with reached(phase, keen, chat, workspace, TOLD) as at:
                 rows[press.name][phase] = await pressed(press, at, is_card=is_card)
             (workspace / "new.py").unlink(missing_ok=True)
-        async with reached(phase, keen, chat, workspace) as at:
+        async with reached(phase, keen, chat, workspace, TOLD) as at:
             for press in PRESSES:
                 if press.is_harmless:
                     rows[press.name][phase] = await pressed(press, at, is_card=is_card)
