@@ -55,7 +55,7 @@ class KeenApp(App[int], inherit_bindings=False):
         """Why the start failed, told on stderr with exit code 1."""
         self._settings: Settings | None = None
         self._is_focused = True
-        self._theme_time = 0.0
+        self._theme_seen = (0, 0)
 
     def get_default_screen(self) -> ChatScreen:
         """The conversation is there from the first key on."""
@@ -68,7 +68,7 @@ class KeenApp(App[int], inherit_bindings=False):
         self.write_raw("\x1b[22;2t")
         self._set_title(f"keen · {self.desk.early.cwd.name}")
         self._ask_background()
-        self._theme_time = self.desk.theme_changed(self.look.palette.name)
+        self._theme_seen = self.desk.theme_changed(self.look.palette.name)
         self.set_interval(_RELOAD_SECONDS, self._reload_theme)
         self.call_after_refresh(self._warm_up)
 
@@ -121,7 +121,7 @@ class KeenApp(App[int], inherit_bindings=False):
         self.theme = palette.name
         self.refresh_css(animate=False)
         self.chat.restyle(self.look)
-        self._theme_time = self.desk.theme_changed(palette.name)
+        self._theme_seen = self.desk.theme_changed(palette.name)
 
     def _ask_background(self) -> None:
         """Without a theme of the person's choice, keen's light one goes on a light ground."""
@@ -138,13 +138,14 @@ class KeenApp(App[int], inherit_bindings=False):
         """A theme of one's own is shown as soon as its file is saved."""
         name = self.look.palette.name
         changed = self.desk.theme_changed(name)
-        if changed == self._theme_time:
+        if changed == self._theme_seen:
             return
-        self._theme_time = changed
         try:
             self.use_palette(self.desk.palette(name))
         except ConfigError as error:
             self.chat.notify_person(str(error), "warning", 6.0)
+        # What was seen before it was read: saved again meanwhile, it is read again.
+        self._theme_seen = changed
 
     def settings_known(self, settings: Settings) -> None:
         """The settings have been read."""

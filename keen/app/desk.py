@@ -156,8 +156,8 @@ class Desk(Protocol):
 
     def themes(self) -> Sequence[str]: ...
 
-    def theme_changed(self, name: str) -> float:
-        """When the theme's file last changed, 0 for one that is keen's own."""
+    def theme_changed(self, name: str) -> tuple[int, int]:
+        """The time and size of the theme's file, zeros for a theme of keen's own."""
         ...
 
     def palette(self, name: str) -> Palette:

@@ -269,11 +269,13 @@ class AppDesk:
     def themes(self) -> Sequence[str]:
         return themes.names(self._paths.themes)
 
-    def theme_changed(self, name: str) -> float:
+    def theme_changed(self, name: str) -> tuple[int, int]:
         try:
-            return (self._paths.themes / f"{name}.toml").stat().st_mtime
+            found = (self._paths.themes / f"{name}.toml").stat()
         except OSError:
-            return 0.0
+            return 0, 0
+        # A file that was emptied and written within one tick of the clock differs in its size.
+        return found.st_mtime_ns, found.st_size
 
     def palette(self, name: str) -> Palette:
         return themes.load(name, self._paths.themes)
