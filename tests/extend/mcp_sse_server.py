@@ -25,6 +25,7 @@ def one() -> str:
 if __name__ == "__main__":
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
+    listening.listen()
     print(listening.getsockname()[1], flush=True)
     config = uvicorn.Config(server.sse_app(), log_level="error", timeout_graceful_shutdown=1)
     uvicorn.Server(config).run(sockets=[listening])
