@@ -214,7 +214,7 @@ async def test_plan_mode_offers_to_build_what_was_planned(keen: Start, chat: Dia
         terminal.type("y")
 
         await terminal.until("Built.")
-        assert "· build ·" in terminal.text
+        await terminal.until("· build ·")
 
 
 async def test_shift_tab_goes_between_build_and_plan_and_yolo_joins_by_name(
