@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from keen import _files
+from keen import _files, callback_page
 from keen.core.errors import ConfigError, Transient, Unauthorized
 from keen.core.messages import JsonObject
 from keen.secrets import register
@@ -40,11 +40,6 @@ REFRESH_EARLY_SECONDS: Final = 300
 
 SIGN_IN_SECONDS: Final = 600.0
 HTTP_SECONDS: Final = 30.0
-
-_PAGE: Final = (
-    "<!doctype html><meta charset=utf-8><title>keen</title>"
-    "<body style='font: 1.2em sans-serif; margin: 4em'><p>{words}</p>"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +194,9 @@ async def sign_in(
     verifier = secrets.token_urlsafe(64)
     callback = _Callback(state=secrets.token_urlsafe(32))
     try:
-        server = await asyncio.start_server(callback.serve, "127.0.0.1", port, limit=16_384)
+        server = await asyncio.start_server(
+            callback.serve, "127.0.0.1", port, limit=callback_page.HEAD_BYTES
+        )
     except OSError as error:
         raise ConfigError(
             f"Port {port} on 127.0.0.1 is taken ({_files.reason(error)}), and the sign-in can come "
@@ -264,25 +261,10 @@ class _Callback:
         return await self._answer
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(HTTP_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
-                status, words = self._read(head)
-                page = _PAGE.format(words=words).encode()
-                writer.write(
-                    f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
-                    f"Content-Length: {len(page)}\r\nCache-Control: no-store\r\n"
-                    "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n".encode()
-                    + page
-                )
-                await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass
-        finally:
-            writer.close()
+        await callback_page.serve(reader, writer, self._read)
 
-    def _read(self, head: bytes) -> tuple[str, str]:
-        method, _, rest = head.decode("latin-1").partition(" ")
+    def _read(self, head: str) -> tuple[str, str]:
+        method, _, rest = head.partition(" ")
         address = urlsplit(rest.partition(" ")[0])
         query = {name: values[0] for name, values in parse_qs(address.query).items()}
         if method != "GET" or address.path != CALLBACK_PATH:

@@ -9,18 +9,12 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import parse_qs, urlsplit
 
-from keen import _files
+from keen import _files, callback_page
 from keen.core.errors import ConfigError, Unauthorized
 from keen.extend._mcp_text import visible
 
 PATH: Final = "/callback"
-_SECONDS: Final = 30.0
-_HEAD_BYTES: Final = 16_384
 _MOST_WORDS: Final = 300
-_PAGE: Final = (
-    "<!doctype html><meta charset=utf-8><title>keen</title>"
-    "<body style='font: 1.2em sans-serif; margin: 4em'><p>{words}</p>"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +42,7 @@ class Callback:
         """Raises: ConfigError where the port is taken."""
         try:
             self._server = await asyncio.start_server(
-                self._serve, "127.0.0.1", self.port, limit=_HEAD_BYTES
+                self._serve, "127.0.0.1", self.port, limit=callback_page.HEAD_BYTES
             )
         except OSError as error:
             raise ConfigError(
@@ -79,22 +73,7 @@ class Callback:
         return await self._answer
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
-                status, words = self._read(head.decode("latin-1"))
-                page = _PAGE.format(words=words).encode()
-                writer.write(
-                    f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
-                    f"Content-Length: {len(page)}\r\nCache-Control: no-store\r\n"
-                    "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n".encode()
-                    + page
-                )
-                await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass
-        finally:
-            writer.close()
+        await callback_page.serve(reader, writer, self._read)
 
     def _read(self, head: str) -> tuple[str, str]:
         lines = head.split("\r\n")

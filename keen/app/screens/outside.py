@@ -66,7 +66,7 @@ class Outside(TurnView):
             card.seconds = self.now() - started
             card.state = "stopped" if shell.is_stopped else "failed" if code else "done"
             self.transcript.card_changed(card.call.id)
-        await self.look_at_branch()
+        self.run_quietly(self.look_at_branch(), "branch")
         if is_private:
             return
         kept = "".join(output)
